@@ -51,6 +51,10 @@ typedef struct selvage_stats {
     uint64_t messages_repeated;      /**< of messages_damaged, those that were asked for, or taken, again */
     uint64_t messages_failed;        /**< of messages_damaged, those given up: the receive ended with ERR_CHECKSUM */
     uint64_t messages_mended;        /**< of messages_verified, those that had come damaged before */
+    uint64_t message_requests_most;  /**< requests of messages that were open at the same time, at most */
+    uint64_t message_buffers_most;   /**< staging buffers of messages in use, at most: of sends and of receives */
+    uint64_t progress_queued_most;   /**< pieces of work that waited for the progress thread at the same time, at most;
+                                          0 without one */
 } selvage_stats_t;
 
 /** Initialiser: `selvage_stats_t s = {SELVAGE_STATS_INIT};` */

@@ -35,24 +35,31 @@ void sv_clock_sleep_until_ns(uint64_t ns)
         continue;
 }
 
-void sv_backoff(sv_backoff_t *backoff)
+unsigned sv_backoff_turn(sv_backoff_t *backoff)
 {
-    unsigned pauses = backoff->oversubscribed ? 0 : PAUSES;
-    unsigned yields = backoff->oversubscribed ? YIELDS_OVERSUBSCRIBED : YIELDS;
-    unsigned idle = backoff->idle;
+    const unsigned pauses = backoff->oversubscribed ? 0 : PAUSES;
+    const unsigned yields = backoff->oversubscribed ? YIELDS_OVERSUBSCRIBED : YIELDS;
+    const unsigned idle = backoff->idle;
     if (idle < UINT_MAX)
         backoff->idle = idle + 1;
     if (idle < pauses) {
         sv_pause();
-    } else if (idle < pauses + yields || backoff->max_sleep_us == 0) {
-        sched_yield();
-    } else {
-        /* Each sleep is twice as long as the one before, up to the limit. */
-        unsigned doublings = idle - pauses - yields;
-        unsigned us = 1u << (doublings < DOUBLINGS_MAX ? doublings : DOUBLINGS_MAX);
-        if (us > backoff->max_sleep_us)
-            us = backoff->max_sleep_us;
-        struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
-        nanosleep(&pause, NULL); /* a signal may end it early, which does no harm: the caller looks again */
+        return 0;
     }
+    if (idle < pauses + yields || backoff->max_sleep_us == 0) {
+        sched_yield();
+        return 0;
+    }
+    /* Each sleep is twice as long as the one before, up to the limit. */
+    const unsigned doublings = idle - pauses - yields;
+    const unsigned us = 1u << (doublings < DOUBLINGS_MAX ? doublings : DOUBLINGS_MAX);
+    return us < backoff->max_sleep_us ? us : backoff->max_sleep_us;
+}
+
+void sv_backoff(sv_backoff_t *backoff)
+{
+    const unsigned us = sv_backoff_turn(backoff);
+    const struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
+    if (us > 0)
+        nanosleep(&pause, NULL); /* a signal may end it early, which does no harm: the caller looks again */
 }

@@ -42,6 +42,12 @@
     X(TIMEOUT_S, timeout_s, REAL, "300", "-1..1000000", 0, "deadline of every wait since the last progress; -1: none") \
     X(PROGRESS, progress, CHOICE, "inline", "inline|thread", 0,                                                        \
       "who advances exchanges: the calls of the application, or a thread of Selvage's")                                \
+    X(PROGRESS_SLEEP, progress_sleep, CHOICE, "wake", "wake|timer", 0,                                                 \
+      "how the progress thread, and who waits for it, sleep: until the other one wakes them, or on the clock alone")   \
+    X(PROGRESS_IDLE_US, progress_idle_us, INT, "50000", "200..1000000", 0,                                             \
+      "longest sleep of the progress thread that is woken, while nothing is under way, us")                            \
+    X(PROGRESS_CROWD, progress_crowd, CHOICE, "threads", "threads|ranks", 0,                                           \
+      "what is counted against the cores when there are progress threads: these as well, or ranks alone")              \
     X(SPIN, spin, CHOICE, "auto", "auto|yield|busy", 0,                                                                \
       "how waits poll: yield at once, or spin first; auto yields when ranks outnumber cores")                          \
     X(GPU_SHARED, gpu_shared, CHOICE, "auto", "auto|on|off", 0,                                                        \

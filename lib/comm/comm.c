@@ -99,6 +99,56 @@ static void agree_on_progress(void *arg)
         sv_agree(comm, "selvage_comm_create: progress", 0, started->status, &unused, comm->timeout_s);
 }
 
+static struct sv_message_engine *messages_of(selvage_comm_t *comm)
+{
+    /* Partner: the release of whoever made it. */
+    return atomic_load_explicit(&comm->messages, memory_order_acquire);
+}
+
+static bool poll_all(selvage_comm_t *comm, bool control)
+{
+    bool moved = false;
+    if (comm->detached)
+        return false;
+    if (messages_of(comm))
+        moved = comm->messages_ops->poll(messages_of(comm));
+    selvage_status_t status = control ? sv_control_poll(comm, &moved) : SELVAGE_SUCCESS;
+    if (status != SELVAGE_SUCCESS && comm->broken == SELVAGE_SUCCESS) {
+        /* A wire that fails for everybody ends every exchange in flight: nothing else could. The neighbours are told
+           before the communicator is marked, if the wire still can. Who only asks for the mark need not hold the
+           lock. */
+        comm->exchanges_ops->poison(comm, status);
+        __atomic_store_n(&comm->broken, status, __ATOMIC_RELAXED);
+    }
+    return comm->exchanges_ops->poll(comm) || moved;
+}
+
+bool sv_comm_poll(void *arg)
+{
+    selvage_comm_t *comm = arg;
+    return poll_all(comm, comm->exchanges_ops->needs_control(comm));
+}
+
+static bool is_comm_idle(void *arg)
+{
+    selvage_comm_t *comm = arg;
+    return comm->exchanges_ops->is_idle(comm) && (!messages_of(comm) || comm->messages_ops->is_idle(messages_of(comm)));
+}
+
+static const sv_progress_ops_t progress_ops = {.poll = sv_comm_poll, .is_idle = is_comm_idle};
+
+static selvage_status_t init_progress(selvage_comm_t *comm)
+{
+    const sv_config_t *config = &comm->config;
+    const sv_progress_params_t params = {.threaded = config->progress == SV_CONFIG_PROGRESS_THREAD,
+                                         .by_timer = config->progress_sleep == SV_CONFIG_PROGRESS_SLEEP_TIMER,
+                                         .idle_us = (unsigned)config->progress_idle_us};
+    /* A rank is two threads then, and one that only pauses may keep the other one's core. */
+    if (params.threaded && config->progress_crowd == SV_CONFIG_PROGRESS_CROWD_THREADS)
+        comm->topology.oversubscribed = 2 * comm->topology.host_size > comm->topology.cores;
+    return sv_progress_init(&comm->progress, &params, &comm->topology, &progress_ops, comm);
+}
+
 /* Frees a communicator in any stage of its making. No communication but what closing the wire needs. */
 static void free_comm(selvage_comm_t *comm)
 {
@@ -154,8 +204,7 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
     SV_TRY_GOTO(status, sv_comm_locate(comm), fail);
     /* 3. The progress thread, if there is to be one. */
     started_t started = {.comm = comm};
-    started.status = sv_progress_init(&comm->progress, comm->config.progress == SV_CONFIG_PROGRESS_THREAD,
-                                      &comm->topology, sv_comm_poll, comm);
+    started.status = init_progress(comm);
     sv_progress_call(&comm->progress, agree_on_progress, &started);
     SV_TRY_GOTO(status, started.status, fail);
     sv_log(SV_LOG_INFO, "comm", "rank %d of %d on %s, %d ranks on the node, %d cores%s", wire->rank, wire->size,
@@ -166,36 +215,6 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
 fail:
     free_comm(comm);
     return status;
-}
-
-static struct sv_message_engine *messages_of(selvage_comm_t *comm)
-{
-    /* Partner: the release of whoever made it. */
-    return atomic_load_explicit(&comm->messages, memory_order_acquire);
-}
-
-static bool poll_all(selvage_comm_t *comm, bool control)
-{
-    bool moved = false;
-    if (comm->detached)
-        return false;
-    if (messages_of(comm))
-        moved = comm->messages_ops->poll(messages_of(comm));
-    selvage_status_t status = control ? sv_control_poll(comm, &moved) : SELVAGE_SUCCESS;
-    if (status != SELVAGE_SUCCESS && comm->broken == SELVAGE_SUCCESS) {
-        /* A wire that fails for everybody ends every exchange in flight: nothing else could. The neighbours are told
-           before the communicator is marked, if the wire still can. Who only asks for the mark need not hold the
-           lock. */
-        comm->exchanges_ops->poison(comm, status);
-        __atomic_store_n(&comm->broken, status, __ATOMIC_RELAXED);
-    }
-    return comm->exchanges_ops->poll(comm) || moved;
-}
-
-bool sv_comm_poll(void *arg)
-{
-    selvage_comm_t *comm = arg;
-    return poll_all(comm, comm->exchanges_ops->needs_control(comm));
 }
 
 void sv_deadline_begin(sv_deadline_t *deadline, selvage_comm_t *comm, double timeout_s)
@@ -344,6 +363,7 @@ void sv_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats_out)
 {
     *stats_out = comm->stats;
     stats_out->control_damaged = comm->wire->control_damaged;
+    stats_out->progress_queued_most = comm->progress.ring.most; /* whose producer waits for this call */
     stats_out->faults_injected = 0;
     for (int kind = SV_FAULT_NONE + 1; kind < SV_FAULT_KINDS; kind++)
         stats_out->faults_injected += comm->fault.injected[kind];

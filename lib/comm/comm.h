@@ -67,6 +67,7 @@ typedef struct sv_exchange_set_ops {
     selvage_status_t (*create)(selvage_comm_t *comm);  /* makes comm->exchanges, before the first message arrives */
     bool (*needs_control)(selvage_comm_t *comm);       /* whether this poll is to look for control messages */
     bool (*poll)(selvage_comm_t *comm);                /* advances what is active; whether anything moved */
+    bool (*is_idle)(const selvage_comm_t *comm);       /* none is in an epoch, or being destroyed */
     selvage_status_t (*control)(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
     void (*poison)(selvage_comm_t *comm, selvage_status_t status); /* ends those in an epoch: the wire failed */
     unsigned (*count)(const selvage_comm_t *comm);     /* how many were not destroyed */
@@ -78,6 +79,7 @@ typedef struct sv_exchange_set_ops {
 /* What the communicator asks of the message engine, which has a lock of its own. */
 typedef struct sv_messages_ops {
     bool (*poll)(struct sv_message_engine *engine); /* nothing if another thread is inside */
+    bool (*is_idle)(struct sv_message_engine *engine); /* no request is open, no acknowledgement awaited or owed */
     /*
      * The end. disconnect() takes leave of the ranks that were written to, and is called until it is done. count() says
      * how many requests are open, and detach() ends those, before the wire goes. is_drained() says that no kernel of

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The optional progress thread. It owns the engine while it lives: everything that touches the wire or an exchange's
- * state runs on it. It sleeps THREAD_MAX_SLEEP_US at most, so work that arrives while it sleeps waits no longer than
- * that.
+ * state runs on it. With nothing to do it pauses, yields, and then sleeps, longer and longer:
+ *
+ *   something is under way    BUSY_SLEEP_US at most, since nothing wakes it when a message arrives
+ *   the engine is idle        idle_us at most: what other ranks want of this one then are rare words that may wait
+ *
+ * Work that is handed over wakes it, and it wakes the application's thread that waits for it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for a thread's name */
@@ -14,21 +18,48 @@
 
 #include "base/base_status.h"
 
-enum { THREAD_MAX_SLEEP_US = 200 };
+enum {
+    BUSY_SLEEP_US = 200,
+    CALLER_SLEEP_US = 10000, /* of who waits and is woken: so often it looks at its deadline */
+    CALLER_TIMER_US = 50     /* of who waits for a call and is not woken */
+};
 
-static void run_work(sv_work_t *work)
+/* Work may lie on the stack of who waits for it, and is gone once it is done. */
+static void run_work(sv_progress_t *progress, sv_work_t *work)
 {
     work->run(work->arg);
-    /* Partner: the acquire in wait_for(). */
+    /* Partner: the acquire in is_work_done(). */
     atomic_store_explicit(&work->done, 1, memory_order_release);
+    sv_progress_tell(progress);
 }
 
 static bool drain_ring(sv_progress_t *progress)
 {
     bool moved = false;
     for (sv_work_t *work; (work = sv_ring_pop(&progress->ring)) != NULL; moved = true)
-        run_work(work);
+        run_work(progress, work);
     return moved;
+}
+
+/* Whether the engine is idle is asked after announcing the sleep: who begins something then wakes the thread. */
+static void wait_for_work(sv_progress_t *progress)
+{
+    const sv_progress_params_t *params = &progress->params;
+    sv_backoff_t *backoff = &progress->backoff;
+    if (params->by_timer) {
+        sv_backoff(backoff);
+        return;
+    }
+    const unsigned us = sv_backoff_turn(backoff);
+    if (us == 0)
+        return;
+    sv_sleeper_announce(&progress->sleeper);
+    const unsigned most_us = progress->ops->is_idle(progress->arg) ? params->idle_us : BUSY_SLEEP_US;
+    /* Partner: the release in sv_progress_fini(). */
+    if (!sv_ring_is_empty(&progress->ring) || atomic_load_explicit(&progress->stop, memory_order_acquire))
+        sv_sleeper_cancel(&progress->sleeper);
+    else if (sv_sleeper_sleep(&progress->sleeper, us < most_us ? us : most_us))
+        sv_backoff_reset(backoff);
 }
 
 static void *thread_main(void *arg)
@@ -40,10 +71,10 @@ static void *thread_main(void *arg)
     /* Partner: the release in sv_progress_fini(). */
     while (!atomic_load_explicit(&progress->stop, memory_order_acquire)) {
         bool moved = drain_ring(progress);
-        if (progress->poll(progress->arg) || moved)
+        if (progress->ops->poll(progress->arg) || moved)
             sv_backoff_reset(&progress->backoff);
         else
-            sv_backoff(&progress->backoff);
+            wait_for_work(progress);
     }
     drain_ring(progress);
     return NULL;
@@ -60,19 +91,22 @@ static int create_thread_without_signals(sv_progress_t *progress)
     return error;
 }
 
-selvage_status_t sv_progress_init(sv_progress_t *progress, bool threaded, const sv_topology_t *topology,
-                                  sv_progress_poll_fn poll, void *arg)
+selvage_status_t sv_progress_init(sv_progress_t *progress, const sv_progress_params_t *params,
+                                  const sv_topology_t *topology, const sv_progress_ops_t *ops, void *arg)
 {
     memset(progress, 0, sizeof *progress);
-    progress->poll = poll;
+    progress->params = *params;
+    progress->ops = ops;
     progress->arg = arg;
-    progress->backoff.max_sleep_us = THREAD_MAX_SLEEP_US;
     progress->backoff.oversubscribed = topology->oversubscribed;
+    progress->backoff.max_sleep_us = params->by_timer ? BUSY_SLEEP_US : params->idle_us;
     progress->topology = topology;
     progress->binding = *sv_thread_binding();
     atomic_init(&progress->stop, 0);
     sv_ring_init(&progress->ring);
-    if (!threaded)
+    sv_sleeper_init(&progress->sleeper);
+    sv_sleeper_init(&progress->caller);
+    if (!params->threaded)
         return SELVAGE_SUCCESS;
     int error = create_thread_without_signals(progress);
     if (error)
@@ -87,6 +121,7 @@ void sv_progress_fini(sv_progress_t *progress)
         return;
     /* Partner: the acquire in thread_main(). */
     atomic_store_explicit(&progress->stop, 1, memory_order_release);
+    sv_progress_wake(progress);
     pthread_join(progress->thread, NULL);
     progress->threaded = false;
 }
@@ -95,30 +130,50 @@ void sv_progress_post(sv_progress_t *progress, sv_work_t *work)
 {
     atomic_store_explicit(&work->done, 0, memory_order_relaxed);
     if (!progress->threaded) {
-        run_work(work);
+        run_work(progress, work);
         return;
     }
     sv_backoff_t backoff = {.oversubscribed = 1};
     while (!sv_ring_push(&progress->ring, work))
         sv_backoff(&backoff);
+    sv_progress_wake(progress);
 }
 
-static void wait_for(sv_work_t *work)
+void sv_progress_pause(sv_progress_t *progress, sv_backoff_t *backoff, bool (*is_over)(const void *arg),
+                       const void *arg)
 {
-    sv_backoff_t backoff = {.max_sleep_us = 50};
+    if (!progress->threaded || progress->params.by_timer) {
+        sv_backoff(backoff);
+        return;
+    }
+    backoff->max_sleep_us = CALLER_SLEEP_US;
+    const unsigned us = sv_backoff_turn(backoff);
+    if (us == 0)
+        return;
+    sv_sleeper_announce(&progress->caller);
+    if (is_over(arg))
+        sv_sleeper_cancel(&progress->caller);
+    else
+        (void)sv_sleeper_sleep(&progress->caller, us);
+}
+
+static bool is_work_done(const void *arg)
+{
+    const sv_work_t *work = arg;
     /* Partner: the release in run_work(). */
-    while (!atomic_load_explicit(&work->done, memory_order_acquire))
-        sv_backoff(&backoff);
+    return atomic_load_explicit(&work->done, memory_order_acquire);
 }
 
 void sv_progress_call(sv_progress_t *progress, void (*fn)(void *arg), void *arg)
 {
     sv_work_t work = {.run = fn, .arg = arg};
+    sv_backoff_t backoff = {.max_sleep_us = CALLER_TIMER_US, .oversubscribed = progress->topology->oversubscribed};
     sv_progress_post(progress, &work);
-    wait_for(&work);
+    while (!is_work_done(&work))
+        sv_progress_pause(progress, &backoff, is_work_done, &work);
 }
 
 bool sv_progress_poll(sv_progress_t *progress)
 {
-    return progress->threaded ? false : progress->poll(progress->arg);
+    return progress->threaded ? false : progress->ops->poll(progress->arg);
 }

@@ -85,6 +85,7 @@ static selvage_status_t conclude_call(selvage_request_t *request, selvage_status
     }
     sv_message_group_launch_old(engine);
     engine->called_ns = sv_clock_ns();
+    sv_progress_wake(&engine->comm->progress); /* after the request is open */
     return leave_engine(engine, status);
 }
 

@@ -294,6 +294,8 @@ void sv_ctrl_cancel(sv_message_engine_t *engine)
         sv_ctrl_desc_t *desc = engine->ring.desc[(engine->ring.head + i) % SV_CTRL_RING];
         if (desc && sv_wire_cancel(engine->wire, &desc->request) != SELVAGE_SUCCESS)
             engine->quarantined = true;
+        if (desc)
+            desc->withdrawn = true;
         engine->ring.desc[(engine->ring.head + i) % SV_CTRL_RING] = NULL;
     }
     SV_LIST_FOR_EACH(it, safe, &engine->in_flight)
@@ -302,6 +304,22 @@ void sv_ctrl_cancel(sv_message_engine_t *engine)
         if (sv_wire_cancel(engine->wire, &desc->request) != SELVAGE_SUCCESS)
             engine->quarantined = true;
         desc->in_flight = false;
+        desc->withdrawn = true;
         sv_list_remove(&desc->link);
     }
+}
+
+/* --- what is left to do ------------------------------------------------------------------------------------------- */
+
+/* Retired requests are not open: what was lent to them is looked after at the end. */
+bool sv_message_is_idle(sv_message_engine_t *engine)
+{
+    if (pthread_mutex_trylock(&engine->lock) != 0)
+        return false;
+    const bool idle = engine->broken != SELVAGE_SUCCESS ||
+                      (engine->open == 0 && sv_list_is_empty(&engine->in_flight) &&
+                       sv_list_is_empty(&engine->loopback) && sv_list_is_empty(&engine->unacked.peers) &&
+                       sv_list_is_empty(&engine->unacked.ack_due));
+    pthread_mutex_unlock(&engine->lock);
+    return idle;
 }

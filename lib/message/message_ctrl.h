@@ -76,6 +76,7 @@ typedef struct sv_ctrl_desc {
     bool in_flight;          /* a send of it is under way */
     bool retained;           /* it may be asked for again; on its peer's list */
     bool header_only;        /* without room after the control message */
+    bool withdrawn;          /* the engine has ended, and it was the wire's until then */
     struct sv_message_peer *counted; /* eager: by whom, until it is put back */
     struct sv_unacked *unacked;   /* it may have to be sent again */
     uint64_t corrupted;      /* a fault: byte corrupted - 1 of it was changed on the way out */
@@ -120,5 +121,8 @@ selvage_status_t sv_ctrl_ack(sv_message_engine_t *engine, int rank, uint64_t num
 selvage_status_t sv_ctrl_poll(sv_message_engine_t *engine, bool *moved);
 /* Withdraws what is posted and in flight. */
 void sv_ctrl_cancel(sv_message_engine_t *engine);
+/* Whether polls have nothing to do: no request is open, no acknowledgement awaited or owed. Any thread. False while
+   another one is inside. */
+bool sv_message_is_idle(sv_message_engine_t *engine);
 
 #endif

@@ -535,15 +535,20 @@ sv_message_stats_t sv_message_stats(selvage_comm_t *comm)
     if (!engine)
         return (sv_message_stats_t){.resent = 0};
     pthread_mutex_lock(&engine->lock);
+    const sv_pinned_pool_t *pool = engine->pieces.pool;
     const sv_message_stats_t stats = {.arrived = engine->arrived, .counts = engine->counts,
-                                      .resent = engine->unacked.resent};
+                                      .resent = engine->unacked.resent, .open_most = engine->open_most,
+                                      .chunks_most = pool[0].most_used + pool[1].most_used};
     pthread_mutex_unlock(&engine->lock);
     return stats;
 }
 
 static void fill_stats(sv_message_engine_t *engine, selvage_stats_t *stats)
 {
-    const sv_message_counts_t counts = sv_message_stats(engine->comm).counts;
+    const sv_message_stats_t all = sv_message_stats(engine->comm);
+    const sv_message_counts_t counts = all.counts;
+    stats->message_requests_most = all.open_most;
+    stats->message_buffers_most = all.chunks_most;
     stats->messages_sent = counts.sent;
     stats->messages_received = counts.received;
     stats->message_bytes_sent = counts.bytes_sent;
@@ -556,6 +561,7 @@ static void fill_stats(sv_message_engine_t *engine, selvage_stats_t *stats)
 }
 
 static const sv_messages_ops_t ops = {.poll = poll_if_free,
+                                      .is_idle = sv_message_is_idle,
                                       .disconnect = disconnect_engine,
                                       .count = count_open,
                                       .detach = detach_engine,

@@ -230,6 +230,7 @@ struct sv_message_engine {
     sv_request_chunk_t *request_chunks;
     selvage_request_t **table; /* by index */
     uint32_t nrequests, open;  /* open: not yet complete and given back */
+    uint32_t open_most;        /* at the same time, so far */
     sv_message_pieces_t pieces;
     sv_message_layouts_t layouts;
     sv_message_memory_t memory;
@@ -268,6 +269,7 @@ typedef struct sv_message_stats {
     sv_message_arrived_t arrived;
     sv_message_counts_t counts;
     uint64_t resent;
+    uint32_t open_most, chunks_most; /* requests, and staging buffers, at the same time */
 } sv_message_stats_t;
 /* A copy of the statistics; zeros if there is no engine yet. Takes the lock; any thread. */
 sv_message_stats_t sv_message_stats(selvage_comm_t *comm);

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/base_log.h"
 #include "base/base_memory.h"
 #include "message/message_devslot.h"
 #include "message/message_unacked.h"
@@ -49,7 +50,7 @@ selvage_status_t sv_ctrl_alloc(sv_message_engine_t *engine, bool header_only, sv
         SV_TRY(grow_descs(engine, header_only));
     sv_ctrl_desc_t *desc = SV_CONTAINER_OF(engine->desc_free[header_only].next, sv_ctrl_desc_t, link);
     sv_list_remove(&desc->link);
-    desc->in_flight = desc->retained = desc->from_wire = false;
+    desc->in_flight = desc->retained = desc->from_wire = desc->withdrawn = false;
     desc->unacked = NULL;
     desc->counted = NULL;
     desc->devslot = NULL;
@@ -149,6 +150,8 @@ selvage_status_t sv_message_take_request(sv_message_engine_t *engine, selvage_re
     request->scratch = retained.scratch;
     request->stamp = ++engine->stamps;
     engine->open++;
+    if (engine->open > engine->open_most)
+        engine->open_most = engine->open;
     *request_out = request;
     return SELVAGE_SUCCESS;
 }
@@ -253,8 +256,30 @@ selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_messa
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
 
+/* A descriptor is free, on a list of those that came or leave, kept for a repeat, or a request's. */
+static bool is_desc_lost(const sv_message_engine_t *engine, const sv_ctrl_desc_t *desc)
+{
+    if (!sv_list_is_empty(&desc->link) || desc->retained || desc->unacked || desc->withdrawn)
+        return false;
+    for (uint32_t i = 0; i < engine->nrequests; i++)
+        if (engine->table[i]->desc == desc)
+            return false;
+    return true;
+}
+
+static void report_lost_descs(const sv_message_engine_t *engine)
+{
+    unsigned lost = 0;
+    for (const sv_ctrl_desc_chunk_t *chunk = engine->desc_chunks; chunk; chunk = chunk->next)
+        for (int i = 0; i < SV_CTRL_RING; i++)
+            lost += is_desc_lost(engine, &chunk->desc[i]);
+    if (lost > 0)
+        sv_log(SV_LOG_WARN, "message", "%u descriptors of control messages were not given back to their pool", lost);
+}
+
 void sv_message_free_pools(sv_message_engine_t *engine)
 {
+    report_lost_descs(engine);
     for (sv_ctrl_desc_chunk_t *chunk = engine->desc_chunks, *next; chunk; chunk = next) {
         next = chunk->next;
         if (!engine->quarantined)

@@ -70,6 +70,11 @@ static bool poll_exchange_set(selvage_comm_t *comm)
     return moved;
 }
 
+static bool is_exchange_set_idle(const selvage_comm_t *comm)
+{
+    return sv_list_is_empty(&comm->exchanges->active) && !comm->exchanges->parting;
+}
+
 /* --- control messages --------------------------------------------------------------------------------------------- */
 
 static selvage_exchange_t *find_exchange(selvage_comm_t *comm, uint64_t id)
@@ -185,6 +190,7 @@ const sv_exchange_set_ops_t sv_exchange_set_ops = {
     .create = create_exchange_set,
     .needs_control = needs_control,
     .poll = poll_exchange_set,
+    .is_idle = is_exchange_set_idle,
     .control = take_exchange_control,
     .poison = poison_active,
     .count = count_exchanges,

@@ -446,6 +446,7 @@ static inline void sv_exchange_set_state(selvage_exchange_t *x, sv_exchange_stat
 {
     /* Partner: the acquire in sv_exchange_state(). */
     atomic_store_explicit(&x->state, state, memory_order_release);
+    sv_progress_tell(&x->comm->progress);
 }
 static inline void sv_exchange_moved(selvage_exchange_t *x, uint64_t now_ns)
 {

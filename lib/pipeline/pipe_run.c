@@ -433,6 +433,12 @@ static void run_expire(void *arg)
         sv_exchange_poison(x, sv_exchange_report_deadline(x, x->comm->timeout_s), true);
 }
 
+static bool has_epoch_ended(const void *arg)
+{
+    const selvage_exchange_t *x = arg;
+    return sv_exchange_state(x) != SV_EXCHANGE_RUNNING;
+}
+
 selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
 {
     uint64_t entered_ns = sv_clock_ns();
@@ -448,7 +454,7 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
             continue;
         }
         if (x->comm->config.spin != SV_CONFIG_SPIN_BUSY)
-            sv_backoff(&backoff);
+            sv_progress_pause(&x->comm->progress, &backoff, has_epoch_ended, x);
         /* The deadline counts from the last progress, and not from before this wait. */
         const uint64_t moved_ns = atomic_load_explicit(&x->timing.progress_ns, memory_order_relaxed);
         const uint64_t since_ns = moved_ns > entered_ns ? moved_ns : entered_ns, now_ns = sv_clock_ns();

@@ -106,6 +106,8 @@ selvage_status_t sv_pinned_take(sv_pinned_pool_t *pool, uint32_t most, sv_pinned
         pool->failed_ns = 0;
     }
     pool->used++;
+    if (pool->used > pool->most_used)
+        pool->most_used = pool->used;
     *buffer_out = buffer;
     return SELVAGE_SUCCESS;
 }
@@ -136,6 +138,9 @@ static void free_buffers(const sv_pinned_pool_t *pool, sv_list_t *list, bool sti
 
 void sv_pinned_pool_close(sv_pinned_pool_t *pool, bool still_written)
 {
+    if (pool->used > 0)
+        sv_log(SV_LOG_WARN, "transfer", "%u staging buffers of %zu bytes were not given back to their pool", pool->used,
+               pool->buffer_bytes);
     free_buffers(pool, &pool->free, still_written);
     free_buffers(pool, &pool->retired, still_written);
 }

@@ -33,6 +33,7 @@ typedef struct sv_pinned_pool {
     size_t buffer_bytes;
     sv_list_t free, retired;
     uint32_t used, nretired;
+    uint32_t most_used;        /* at the same time, so far */
     uint32_t buffers_max;      /* of used and retired ones together */
     uint64_t failed_ns;        /* when it could not grow last; 0: it could */
 } sv_pinned_pool_t;
@@ -46,7 +47,8 @@ uint32_t sv_pinned_left(const sv_pinned_pool_t *pool, uint32_t most);
 selvage_status_t sv_pinned_take(sv_pinned_pool_t *pool, uint32_t most, sv_pinned_t **buffer_out);
 void sv_pinned_put(sv_pinned_pool_t *pool, sv_pinned_t *buffer);
 void sv_pinned_retire(sv_pinned_pool_t *pool, sv_pinned_t *buffer);
-/* Frees all that is not in use. still_written: the wire or a kernel may write any of it, so that its memory stays. */
+/* Frees all that is not in use. still_written: the wire or a kernel may write any of it, so that its memory stays. What
+   is in use by then was lost, which is a defect of the library's and said on the log. */
 void sv_pinned_pool_close(sv_pinned_pool_t *pool, bool still_written);
 
 #endif

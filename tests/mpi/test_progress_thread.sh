@@ -3,7 +3,7 @@
 #
 # The progress thread: rank 0's wait completes although rank 1 does not call Selvage between start and a wait that comes
 # much later. Inline, the same program must run into the deadline, or this shows nothing. A thread without the thread
-# level that MPI needs for it is refused.
+# level that MPI needs for it is refused. While nothing is under way the thread takes next to nothing of a core.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -47,6 +47,13 @@ done
 SELVAGE_PROGRESS=thread drive plain staged \
     'rank 0: comm_create: SELVAGE_ERR_UNSUPPORTED: SELVAGE_PROGRESS is thread, .*MPI_THREAD_MULTIPLE' \
     'rank 1: comm_create: SELVAGE_ERR_UNSUPPORTED: SELVAGE_PROGRESS is thread, .*MPI_THREAD_MULTIPLE'
+
+# 0.1 % is what the thread is to take with nothing under way; the bound is for a machine that is busy.
+runs=$((runs + 1))
+SELVAGE_PROGRESS=thread bash "$top_srcdir/scripts/run-mpi" -n 1 -t 240 "$top_builddir/tests/mpi/progress_cost" idle 1 \
+    >"$work/out" 2>"$work/err" || fail "progress_cost"
+awk '$1 == "idle_percent" { good = $2 > 0 && $2 < 1 } END { exit !good }' "$work/out" ||
+    fail "1 % of a core or more while nothing is under way"
 
 echo "test_progress_thread: $runs runs, $failed failed"
 [ "$failed" -eq 0 ]

@@ -196,6 +196,8 @@ static void read_cores(void *arg)
 static void check_progress(void)
 {
     sv_topology_t topology = {.near.node = -1};
+    const sv_progress_ops_t ops = {.poll = poll_nothing, .is_idle = poll_nothing};
+    const sv_progress_params_t params = {.threaded = true, .idle_us = 200};
     sv_progress_t progress;
     cpu_set_t mine, its, after;
     char text[32];
@@ -206,7 +208,7 @@ static void check_progress(void)
     snprintf(text, sizeof text, "%d", core);
     make_machine("0-1", "0", text);
     sv_topology_place(&topology, root, GPU);
-    CHECK_STATUS(sv_progress_init(&progress, true, &topology, poll_nothing, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_progress_init(&progress, &params, &topology, &ops, NULL), SELVAGE_SUCCESS);
     sv_progress_call(&progress, read_cores, &its);
     sv_progress_fini(&progress);
     CHECK(CPU_COUNT(&its) == 1 && CPU_ISSET(core, &its));

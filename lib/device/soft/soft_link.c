@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "base/base_atomic.h"
 #include "base/base_clock.h"
 #include "device/soft/soft_priv.h"
 
@@ -37,8 +38,7 @@ static uint64_t link_reserve(soft_link_t *link, size_t bytes, uint64_t begin_ns)
     uint64_t free_ns = atomic_load_explicit(&link->free_ns, memory_order_relaxed);
     do
         finish = (free_ns > begin_ns ? free_ns : begin_ns) + cost_ns;
-    while (!atomic_compare_exchange_weak_explicit(&link->free_ns, &free_ns, finish, memory_order_relaxed,
-                                                  memory_order_relaxed));
+    while (!SV_EXCHANGE_WEAK(&link->free_ns, &free_ns, finish, memory_order_relaxed, memory_order_relaxed));
     return finish;
 }
 

@@ -33,8 +33,12 @@
 #define SOFT_THREADS 1
 #endif
 
+/* A power of two. Tests compile it with two. */
+#ifndef SOFT_RING_OPS
+#define SOFT_RING_OPS 512
+#endif
+
 enum {
-    SOFT_RING_OPS = 512,      /* a power of two */
     SOFT_STREAMS_MAX = 16384, /* of one process; a mark has 14 bits for it */
     SOFT_BLOCKS_MAX = 1024,   /* of one launch */
     SOFT_MARK_SHIFT = 50

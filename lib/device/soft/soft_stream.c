@@ -8,6 +8,7 @@
  * compare-and-swap. Nothing here allocates, locks or logs between create and destroy. A full ring makes the producer
  * wait, as on a GPU.
  */
+#include "base/base_atomic.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "device/soft/soft_priv.h"
@@ -62,8 +63,8 @@ soft_op_t *soft_op_begin(soft_stream_t *stream)
             soft_park_wait(&stream->progress->park, slot_free, &wait);
         } else if (state > wanted) {
             position = atomic_load_explicit(&stream->tail, memory_order_relaxed);
-        } else if (atomic_compare_exchange_weak_explicit(&stream->tail, &position, position + 1,
-                                                         memory_order_relaxed, memory_order_relaxed)) {
+        } else if (SV_EXCHANGE_WEAK(&stream->tail, &position, position + 1, memory_order_relaxed,
+                                    memory_order_relaxed)) {
             op->position = position;
             return op;
         }

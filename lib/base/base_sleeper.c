@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The system calls of base_sleeper.h: a futex, which is this process's alone. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for syscall() */
+#endif
+#include "base/base_sleeper.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { US_PER_S = 1000000, NS_PER_US = 1000 };
+
+bool sv_sleeper_sleep(sv_sleeper_t *sleeper, unsigned us)
+{
+    const struct timespec limit = {.tv_sec = us / US_PER_S, .tv_nsec = (long)(us % US_PER_S) * NS_PER_US};
+    /* It returns at once if the word is 0 by now. A signal may end it early, which does no harm. */
+    syscall(SYS_futex, &sleeper->asleep, FUTEX_WAIT_PRIVATE, 1, &limit, NULL, 0);
+    /* Partner: the exchange in sv_sleeper_wake(). */
+    return atomic_exchange_explicit(&sleeper->asleep, 0, memory_order_acq_rel) == 0;
+}
+
+void sv_sleeper_wake_asleep_(sv_sleeper_t *sleeper)
+{
+    syscall(SYS_futex, &sleeper->asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
