@@ -5,8 +5,9 @@
  *
  *   progress_cost idle SECONDS             nothing is under way: percent of a core that the thread takes
  *   progress_cost wake COUNT GAP_US        calls to a thread that has slept: how long one takes, there and back
- *   progress_cost exchange BYTES EPOCHS    epochs of one packet each way, start and wait, back to back
- *   progress_cost apart BYTES EPOCHS GAP_US  the same, with so long a pause before each start
+ *   progress_cost exchange BYTES EPOCHS [GAP_US [PACKETS]]
+ *                                          epochs of so many packets each way (1), start and wait, with so long a pause
+ *                                          before each start (none)
  *
  * With one rank idle and wake work too. Exit status 77: no progress thread, or this MPI has no MPI_THREAD_MULTIPLE.
  */
@@ -27,7 +28,7 @@ typedef struct counts {
     long voluntary, involuntary;
 } counts_t;
 
-static int rank, size;
+static int rank, size, packets = 1;
 
 static double now_us(clockid_t clock)
 {
@@ -157,7 +158,7 @@ static void measure_wake(selvage_comm_t *comm, int task, int count, double gap_u
     free(us);
 }
 
-/* The ranks are two; each sends one packet to the other. */
+/* The ranks are two; each sends to the other. */
 static void measure_exchange(selvage_comm_t *comm, int task, size_t bytes, int epochs, double gap_us)
 {
     enum { WARM = 50 };
@@ -168,11 +169,14 @@ static void measure_exchange(selvage_comm_t *comm, int task, size_t bytes, int e
     if (!us)
         exit(1);
     need("stream", selvage_stream_create(dev, &stream));
-    need("malloc", selvage_device_malloc(dev, bytes, &out));
-    need("malloc", selvage_device_malloc(dev, bytes, &in));
+    need("malloc", selvage_device_malloc(dev, (size_t)packets * bytes, &out));
+    need("malloc", selvage_device_malloc(dev, (size_t)packets * bytes, &in));
     need("create", selvage_exchange_create(comm, NULL, &ex));
-    need("add", selvage_exchange_add_send(ex, out, bytes, 1 - rank, 0, NULL));
-    need("add", selvage_exchange_add_recv(ex, in, bytes, 1 - rank, 0, NULL));
+    for (int i = 0; i < packets; i++) {
+        const size_t at = (size_t)i * bytes;
+        need("add", selvage_exchange_add_send(ex, (char *)out + at, bytes, 1 - rank, i, NULL));
+        need("add", selvage_exchange_add_recv(ex, (char *)in + at, bytes, 1 - rank, i, NULL));
+    }
     need("commit", selvage_exchange_commit(ex));
 
     counts_t thread = {0}, caller = {0};
@@ -221,6 +225,7 @@ int main(int argc, char **argv)
     const int task = find_task(THREAD_NAME);
     const char *mode = argv[1];
     const double gap_us = argc > 4 ? atof(argv[4]) : 0;
+    packets = argc > 5 ? atoi(argv[5]) : packets;
     if (task && strcmp(mode, "idle") == 0)
         measure_idle(task, atof(argv[2]));
     else if (task && strcmp(mode, "wake") == 0)

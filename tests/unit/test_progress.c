@@ -2,7 +2,7 @@
 /*
  * The progress thread without an engine: work that is posted to a thread in a long sleep is run at once, and so is what
  * somebody made and woke it for; while something is under way it looks again and again; who waits for it is woken.
- * Of many wake-ups none is lost. With sleeps on the clock alone the same work is done. This is built a second time with
+ * Of many wake-ups none is lost. With sleeps on the clock alone the same work is done. The last two are also built with
  * a ring of two entries, which is full all the time.
  */
 #include <sched.h>
@@ -201,9 +201,11 @@ static void check_calls(void)
 
 int main(void)
 {
-    check_woken();
-    check_waiter(false);
-    check_waiter(true);
+    if (SV_RING_SLOTS > 2) { /* where the ring is full makes no difference to these */
+        check_woken();
+        check_waiter(false);
+        check_waiter(true);
+    }
     check_posts(false);
     check_posts(true);
     check_calls();
