@@ -56,6 +56,13 @@ unsigned sv_backoff_turn(sv_backoff_t *backoff)
     return us < backoff->max_sleep_us ? us : backoff->max_sleep_us;
 }
 
+void sv_backoff_skip_to_sleep(sv_backoff_t *backoff)
+{
+    const unsigned turns = backoff->oversubscribed ? YIELDS_OVERSUBSCRIBED : PAUSES + YIELDS;
+    if (backoff->idle < turns)
+        backoff->idle = turns;
+}
+
 void sv_backoff(sv_backoff_t *backoff)
 {
     const unsigned us = sv_backoff_turn(backoff);

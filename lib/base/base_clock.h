@@ -37,6 +37,8 @@ static inline void sv_pause(void)
 void sv_backoff(sv_backoff_t *backoff);
 /* The same for a caller that sleeps in a way of its own: returns for how many us, or 0 after a pause or a yield. */
 unsigned sv_backoff_turn(sv_backoff_t *backoff);
+/* The next turn sleeps, as short as sleeps begin. */
+void sv_backoff_skip_to_sleep(sv_backoff_t *backoff);
 static inline void sv_backoff_reset(sv_backoff_t *backoff)
 {
     backoff->idle = 0;

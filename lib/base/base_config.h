@@ -51,7 +51,7 @@ typedef struct sv_config {
     uint64_t direct_message_bytes;
     int wire, ranks_per_node, checksum, retry_max;
     double retry_timeout_ms, timeout_s;
-    int progress, progress_sleep, progress_idle_us, progress_crowd;
+    int progress, progress_sleep, progress_idle_us, progress_idle_turns, progress_crowd;
     int spin, gpu_shared, numa;
     uint64_t segment_bytes;
     int segment_slots;

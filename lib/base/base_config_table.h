@@ -46,6 +46,8 @@
       "how the progress thread, and who waits for it, sleep: until the other one wakes them, or on the clock alone")   \
     X(PROGRESS_IDLE_US, progress_idle_us, INT, "50000", "200..1000000", 0,                                             \
       "longest sleep of the progress thread that is woken, while nothing is under way, us")                            \
+    X(PROGRESS_IDLE_TURNS, progress_idle_turns, INT, "300", "1..1000000", 0,                                           \
+      "turns without work after which the progress thread sleeps, if nothing is under way")                            \
     X(PROGRESS_CROWD, progress_crowd, CHOICE, "threads", "threads|ranks", 0,                                           \
       "what is counted against the cores when there are progress threads: these as well, or ranks alone")              \
     X(SPIN, spin, CHOICE, "auto", "auto|yield|busy", 0,                                                                \

@@ -142,6 +142,7 @@ static selvage_status_t init_progress(selvage_comm_t *comm)
     const sv_config_t *config = &comm->config;
     const sv_progress_params_t params = {.threaded = config->progress == SV_CONFIG_PROGRESS_THREAD,
                                          .by_timer = config->progress_sleep == SV_CONFIG_PROGRESS_SLEEP_TIMER,
+                                         .idle_turns = (unsigned)config->progress_idle_turns,
                                          .idle_us = (unsigned)config->progress_idle_us};
     /* A rank is two threads then, and one that only pauses may keep the other one's core. */
     if (params.threaded && config->progress_crowd == SV_CONFIG_PROGRESS_CROWD_THREADS)

@@ -44,6 +44,7 @@ typedef struct sv_progress_ops {
 typedef struct sv_progress_params {
     bool threaded;
     bool by_timer;    /* it sleeps on the clock alone, and so does who waits for it */
+    unsigned idle_turns; /* without work, after which it sleeps if the engine is idle */
     unsigned idle_us; /* its longest sleep while the engine is idle, unless by_timer */
 } sv_progress_params_t;
 

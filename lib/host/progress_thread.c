@@ -41,7 +41,8 @@ static bool drain_ring(sv_progress_t *progress)
     return moved;
 }
 
-/* Whether the engine is idle is asked after announcing the sleep: who begins something then wakes the thread. */
+/* Whether the engine is idle is asked after announcing the sleep: who begins something then wakes the thread. Asked
+   before, it only ends the turns early. */
 static void wait_for_work(sv_progress_t *progress)
 {
     const sv_progress_params_t *params = &progress->params;
@@ -51,8 +52,11 @@ static void wait_for_work(sv_progress_t *progress)
         return;
     }
     const unsigned us = sv_backoff_turn(backoff);
-    if (us == 0)
+    if (us == 0) {
+        if (backoff->idle == params->idle_turns && progress->ops->is_idle(progress->arg))
+            sv_backoff_skip_to_sleep(backoff);
         return;
+    }
     sv_sleeper_announce(&progress->sleeper);
     const unsigned most_us = progress->ops->is_idle(progress->arg) ? params->idle_us : BUSY_SLEEP_US;
     /* Partner: the release in sv_progress_fini(). */

@@ -197,11 +197,13 @@ static void measure_exchange(selvage_comm_t *comm, int task, size_t bytes, int e
     thread = difference(read_counts(task), thread);
     caller = difference(read_counts((int)getpid()), caller);
     const double took_us = now_us(CLOCK_MONOTONIC) - began_us;
+    selvage_stats_t stats = {SELVAGE_STATS_INIT};
+    need("stats", selvage_comm_stats(comm, &stats));
     if (rank == 0) {
         print_times(us, epochs);
         print_counts("thread", thread, epochs);
         print_counts("caller", caller, epochs);
-        printf(" epoch_us %.2f\n", took_us / epochs);
+        printf(" epoch_us %.2f queued_most %llu\n", took_us / epochs, (unsigned long long)stats.progress_queued_most);
     }
     selvage_exchange_destroy(ex);
     selvage_device_free(dev, in);

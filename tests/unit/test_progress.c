@@ -48,7 +48,8 @@ static const sv_progress_ops_t ops = {.poll = poll_engine, .is_idle = is_engine_
 
 static void begin(engine_t *engine, bool by_timer)
 {
-    const sv_progress_params_t params = {.threaded = true, .by_timer = by_timer, .idle_us = LONG_US};
+    const sv_progress_params_t params = {.threaded = true, .by_timer = by_timer, .idle_turns = 300,
+                                         .idle_us = LONG_US};
     *engine = (engine_t){.busy = false};
     CHECK_STATUS(sv_progress_init(&engine->progress, &params, &topology, &ops, engine), SELVAGE_SUCCESS);
 }
