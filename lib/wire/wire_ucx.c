@@ -19,7 +19,7 @@
 #include "wire/wire_mpi_datatype.h"
 #include "wire/wire_ucx_private.h"
 
-enum { CLOSE_SLEEP_US = 200, ARRIVE_ROUNDS = 32 };
+enum { CLOSE_SLEEP_US = 200, ARRIVE_ROUNDS = 32, WATCH_EVERY = 64 };
 
 #define CLOSE_LIMIT_NS UINT64_C(5000000000)
 
@@ -27,6 +27,10 @@ void sv_ucx_progress(sv_wire_ucx_t *wire)
 {
     wire->ucp->worker_progress(wire->worker);
     sv_ucx_exchange_addresses(wire);
+    if (++wire->unwatched_polls == WATCH_EVERY) {
+        wire->unwatched_polls = 0;
+        sv_ucx_watch_check(wire);
+    }
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
@@ -104,8 +108,8 @@ static bool close_endpoints(sv_wire_ucx_t *wire, bool forced)
 
 static void release_ucx(sv_wire_ucx_t *wire)
 {
-    if (wire->address)
-        wire->ucp->worker_release_address(wire->worker, wire->address);
+    sv_ucx_watch_end(wire);
+    sv_free(wire->address);
     if (wire->worker)
         wire->ucp->worker_destroy(wire->worker);
     if (wire->context)
@@ -130,6 +134,7 @@ static void ucx_close(sv_wire_t *base)
         return;
     pthread_mutex_lock(&wire->lock);
     wire->ending = true;
+    sv_ucx_watch_say_farewell(wire);
     bool together = sv_wire_mpi_is_usable() && wire->broken == SELVAGE_SUCCESS && arrive_together(wire, 0);
     const bool quiet = close_endpoints(wire, !together);
     together = together && arrive_together(wire, 1);
@@ -190,16 +195,33 @@ static selvage_status_t open_context(sv_wire_ucx_t *wire)
     return check_ucx(wire, status, "a context");
 }
 
+/* What other ranks are told: how they watch this one, and UCX's address. */
+static selvage_status_t write_address(sv_wire_ucx_t *wire)
+{
+    ucp_address_t *address;
+    sv_ucx_contact_t contact;
+    size_t bytes;
+    sv_ucx_watch_begin(wire, &contact);
+    SV_TRY(check_ucx(wire, wire->ucp->worker_get_address(wire->worker, &address, &bytes), "the worker's address"));
+    selvage_status_t status = bytes + sizeof contact <= UINT16_MAX
+                                  ? sv_calloc(1, bytes + sizeof contact, &wire->address)
+                                  : sv_error(SELVAGE_ERR_LIMIT, "UCX: an address of %zu bytes", bytes);
+    if (status == SELVAGE_SUCCESS) {
+        memcpy(wire->address, &contact, sizeof contact);
+        memcpy(wire->address + sizeof contact, address, bytes);
+        wire->address_bytes = bytes + sizeof contact;
+    }
+    wire->ucp->worker_release_address(wire->worker, address);
+    return status;
+}
+
 static selvage_status_t open_worker(sv_wire_ucx_t *wire)
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SERIALIZED};
     SV_TRY(check_ucx(wire, wire->ucp->worker_create(wire->context, &params, &wire->worker), "a worker"));
-    SV_TRY(check_ucx(wire, wire->ucp->worker_get_address(wire->worker, &wire->address, &wire->address_bytes),
-                     "the worker's address"));
-    if (wire->address_bytes > UINT16_MAX)
-        return sv_error(SELVAGE_ERR_LIMIT, "UCX: an address of %zu bytes", wire->address_bytes);
-    return sv_ucx_control_begin(wire);
+    SV_TRY(sv_ucx_control_begin(wire));
+    return write_address(wire);
 }
 
 selvage_status_t sv_wire_ucx_create(int size, sv_wire_ucx_t **ucx_out)

@@ -123,6 +123,10 @@ selvage_status_t sv_ucx_control_poll(sv_wire_t *base, int *source_out, sv_wire_c
         wire->first_arrival = (wire->first_arrival + 1) % wire->arrivals_size;
         wire->narrivals--;
         status = SELVAGE_SUCCESS;
+    } else if (wire->lost) {
+        status = sv_error(SELVAGE_ERR_MPI, "UCX: rank %d is gone: %s", wire->lost->rank,
+                          wire->ucp->status_string(wire->lost->why));
+        wire->lost = NULL; /* said once; what is sent to it or received from it fails */
     } else if (wire->broken != SELVAGE_SUCCESS) {
         status = sv_error(wire->broken, "UCX wire: the wire over MPI, by which addresses come, has failed");
     }

@@ -82,6 +82,9 @@ static void end_operation(sv_ucx_operation_t *operation, ucs_status_t status)
     sv_wire_ucx_t *wire = operation->wire;
     operation->over = true;
     operation->status = status;
+    if (status != UCS_OK && operation->peer != SV_WIRE_ANY_SOURCE && wire->peers[operation->peer] &&
+        wire->peers[operation->peer]->state == SV_UCX_GONE)
+        operation->status = wire->peers[operation->peer]->why; /* UCX says that it was cancelled */
     if (operation->kind != SV_UCX_CONTROL)
         return;
     if (status != UCS_OK && !wire->controls_lost && !wire->ending) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Between nodes that are real to MPI and UCX: two on a slowed link, by MPI's wire and by UCX's. Smoke, messages,
-# collectives, and the figures of both wires side by side, which are printed and not judged.
+# collectives, and the figures of both wires side by side, which are printed and not judged. A link of UCX's is cut.
 # NODES_LONG=yes (make check-long): four nodes as well, and more sizes.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -17,7 +17,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v ip tc unshare >/dev/null; then
     exit 77
 fi
 unset SELVAGE_MPI_KIND
-nodes_up 2 1 1000 || { cat "$nodes_dir/why"; echo "SKIP: no network namespaces here"; exit 77; }
+nodes_up 2 2 1000 || { cat "$nodes_dir/why"; echo "SKIP: no network namespaces here"; exit 77; }
 failed=0 out=$nodes_dir/out
 nodes_run 1 hostname >"$out" 2>&1
 [ "$(sort "$out" | tr '\n' ' ')" = "n0 n1 " ] || { cat "$out"; echo "SKIP: no jobs on such nodes here"; exit 77; }
@@ -48,6 +48,26 @@ for wire in $wires; do
     on_wire "$wire" messages 1 tests/mpi/message_mpi 5 8
     on_wire "$wire" collectives 2 tests/mpi/coll_mpi any 5 3 37
 done
+# lose_link HOW RAIL: UCX goes by that rail alone, MPI by net0; both ranks are to name the other.
+lose_link() {
+    local run going=$nodes_dir/going-$1
+    UCX_TLS=tcp,self UCX_NET_DEVICES=net$2 NODES_FLAGS="-x LD_LIBRARY_PATH -x UCX_TLS -x UCX_NET_DEVICES \
+--continuous --enable-recovery --mca orte_abort_on_non_zero_status 0" \
+        nodes_run 1 "$(built tests/mpi/test_wire_ucx)" cut "$going" >"$out" 2>&1 &
+    run=$!
+    while [ ! -e "$going" ] && kill -0 "$run" 2>/dev/null; do sleep 0.05; done
+    sleep 0.3
+    nodes_cut 1 "$2" "$1"
+    wait "$run"
+    grep 'told after' "$out" | sed "s/^/cut ($1): /"
+    [ "$(grep -c '^test_wire_ucx cut: .* 0 failed' "$out")" -eq 2 ] && return
+    cat "$out"
+    echo "FAIL: a link that was cut ($1)"
+    failed=1
+}
+if [ "$wires" != mpi ]; then
+    lose_link unplugged 1
+fi
 [ "$failed" -eq 0 ] || exit 1
 if [ "${NODES_LONG:-}" = yes ]; then
     for wire in $wires; do
@@ -55,6 +75,10 @@ if [ "${NODES_LONG:-}" = yes ]; then
             --checksums on --nccl no --sizes 8,4K,32K,256K,1M,4M,16M
         grep '^shift' "$out" | sed "s/^/$wire: /"
     done
+    nodes_down
+    nodes_up 2 2 1000 || exit 1
+    out=$nodes_dir/out
+    [ "$wires" = mpi ] || lose_link own 1
     nodes_down
     nodes_up 4 1 || exit 1
     out=$nodes_dir/out
