@@ -25,7 +25,7 @@ enum { CLOSE_SLEEP_US = 200, ARRIVE_ROUNDS = 32, WATCH_EVERY = 64 };
 
 void sv_ucx_progress(sv_wire_ucx_t *wire)
 {
-    wire->ucp->worker_progress(wire->worker);
+    wire->moved = wire->ucp->worker_progress(wire->worker) != 0;
     sv_ucx_exchange_addresses(wire);
     if (++wire->unwatched_polls == WATCH_EVERY) {
         wire->unwatched_polls = 0;
@@ -132,7 +132,7 @@ static void ucx_close(sv_wire_t *base)
     sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
     if (!wire)
         return;
-    pthread_mutex_lock(&wire->lock);
+    sv_ucx_lock(wire);
     wire->ending = true;
     sv_ucx_watch_say_farewell(wire);
     bool together = sv_wire_mpi_is_usable() && wire->broken == SELVAGE_SUCCESS && arrive_together(wire, 0);
@@ -142,7 +142,7 @@ static void ucx_close(sv_wire_t *base)
         sv_log(SV_LOG_WARN, "wire", "not all ranks closed their UCX wires within %d s",
                (int)(CLOSE_LIMIT_NS / 1000000000));
     wire->mpi->failed |= !together;
-    pthread_mutex_unlock(&wire->lock);
+    sv_ucx_unlock(wire);
     wire->mpi->ops->close(wire->mpi);
     if (quiet)
         release_ucx(wire);

@@ -25,6 +25,7 @@
 
 enum { MAGIC = 0x5543, PART_BYTES = 48, POLL_EVERY = 32, DOUBLINGS_MAX = 6 };
 
+#define POLL_NS UINT64_C(500000)
 #define ASK_AGAIN_NS UINT64_C(200000000) /* doubles with every question: the other rank may be computing */
 
 static void mark_gone(sv_ucx_peer_t *peer, ucs_status_t why, const char *what, const char *detail)
@@ -230,10 +231,22 @@ static bool tell_parts(sv_ucx_peer_t *peer)
     return true;
 }
 
+/* Other ranks' questions are not looked for with each poll: MPI's own progress costs as much as UCX's. */
+static bool is_time_to_ask(sv_wire_ucx_t *wire)
+{
+    if (++wire->polls % POLL_EVERY != 0)
+        return false;
+    const uint64_t now_ns = sv_clock_ns();
+    if (now_ns - wire->addresses_ns < POLL_NS)
+        return false;
+    wire->addresses_ns = now_ns;
+    return true;
+}
+
 void sv_ucx_exchange_addresses(sv_wire_ucx_t *wire)
 {
     if (wire->closing || wire->broken != SELVAGE_SUCCESS ||
-        (wire->nasked == 0 && sv_list_is_empty(&wire->telling) && ++wire->polls % POLL_EVERY != 0))
+        (wire->nasked == 0 && sv_list_is_empty(&wire->telling) && !is_time_to_ask(wire)))
         return;
     take_addresses(wire);
     sv_list_t *it, *safe;

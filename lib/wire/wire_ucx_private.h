@@ -47,6 +47,13 @@ unsigned sv_ucx_list_lanes(const sv_ucx_library_t *ucp, ucp_ep_h endpoint, sv_uc
 
 typedef enum sv_ucx_kind { SV_UCX_SEND, SV_UCX_RECV, SV_UCX_CONTROL } sv_ucx_kind_t;
 
+/* A control message as it travels: UCX does not say whose endpoint one came by. Its header is empty, since UCX would
+   gather one with a system call that costs more. */
+typedef struct sv_ucx_control {
+    sv_wire_control_t message;
+    int64_t source;
+} sv_ucx_control_t;
+
 /* One message under way. Those of senders wait in their peer's list until its address is there. */
 typedef struct sv_ucx_operation {
     sv_list_t link; /* idle, or waiting for a peer's address */
@@ -60,7 +67,7 @@ typedef struct sv_ucx_operation {
     void *request; /* of UCX; NULL: none, or over */
     bool over;
     ucs_status_t status;
-    sv_wire_control_t control; /* of a control message */
+    sv_ucx_control_t control; /* of a control message */
 } sv_ucx_operation_t;
 
 typedef struct sv_ucx_chunk sv_ucx_chunk_t;
@@ -110,7 +117,8 @@ struct sv_wire_ucx {
     sv_list_t telling;     /* peers that our address goes to */
     sv_list_t idle;        /* operations */
     sv_ucx_chunk_t *chunks;
-    uint64_t polls;
+    bool moved;            /* by the last progress: what came is looked at before the next one */
+    uint64_t polls, addresses_ns; /* since when MPI's wire has not been asked */
     unsigned unwatched_polls; /* since the watcher was asked */
     sv_ucx_peer_t *lost; /* the first that went without a word; the next poll says so */
     unsigned nasked;       /* peers in the state ASKED */
@@ -120,9 +128,21 @@ struct sv_wire_ucx {
     bool ending;           /* this rank closes, and others may be ahead of it */
     bool closing;          /* its endpoints are closed: nobody is connected any more */
     /* Control messages that have come: a ring that grows. */
-    struct sv_ucx_arrival *arrivals;
+    sv_ucx_control_t *arrivals;
     size_t arrivals_size, first_arrival, narrivals;
 };
+
+/* Where MPI lets one thread in at a time, nobody drives the channel MESSAGE beside the rest. Partners of each other. */
+static inline void sv_ucx_lock(sv_wire_ucx_t *wire)
+{
+    if (wire->base.threads_ok)
+        pthread_mutex_lock(&wire->lock);
+}
+static inline void sv_ucx_unlock(sv_wire_ucx_t *wire)
+{
+    if (wire->base.threads_ok)
+        pthread_mutex_unlock(&wire->lock);
+}
 
 /* Lets everything advance. With the lock. */
 void sv_ucx_progress(sv_wire_ucx_t *wire);
