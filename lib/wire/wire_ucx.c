@@ -179,7 +179,17 @@ static selvage_status_t check_ucx(const sv_wire_ucx_t *wire, ucs_status_t status
                     wire->ucp->status_string(status));
 }
 
-/* UCX looks after its peers every 20 s if nobody says more. A variable of the user's goes first. */
+/* What this wire wants otherwise than UCX. A variable of the user's goes first. */
+static const struct {
+    const char *variable, *value;
+    bool rails; /* only where any device reaches the other ranks */
+} settings[] = {
+    {"UCX_KEEPALIVE_INTERVAL", "1s", false}, /* not 20 s */
+    /* Not 1. Over TCP UCX has no rendezvous but by fragments of eager messages, so this spreads long messages over two
+       devices. Short ones go by the first. */
+    {"UCX_MAX_EAGER_RAILS", "2", true},
+};
+
 static selvage_status_t open_context(sv_wire_ucx_t *wire)
 {
     const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
@@ -187,8 +197,10 @@ static selvage_status_t open_context(sv_wire_ucx_t *wire)
                                  .estimated_num_eps = 8};
     ucp_config_t *config;
     SV_TRY(check_ucx(wire, wire->ucp->config_read(NULL, NULL, &config), "its configuration"));
-    if (!sv_config_is_set("UCX_KEEPALIVE_INTERVAL"))
-        (void)wire->ucp->config_modify(config, "KEEPALIVE_INTERVAL", "1s"); /* or as it was */
+    const bool is_safe = sv_config_is_set("UCX_NET_DEVICES") || !sv_ucx_has_bridge();
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        if (!sv_config_is_set(settings[i].variable) && (!settings[i].rails || is_safe)) /* a UCX that does not know it goes on as it was */
+            (void)wire->ucp->config_modify(config, settings[i].variable + strlen("UCX_"), settings[i].value);
     const ucs_status_t status =
         wire->ucp->init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &wire->context);
     wire->ucp->config_release(config);

@@ -45,6 +45,9 @@ enum { SV_UCX_RESOURCES_MAX = 32 };
 unsigned sv_ucx_list_resources(const sv_ucx_library_t *ucp, ucp_context_h context, sv_ucx_resource_t *resources_out);
 unsigned sv_ucx_list_lanes(const sv_ucx_library_t *ucp, ucp_ep_h endpoint, sv_ucx_resource_t *resources_out);
 
+/* A device is a bridge. Those of containers and virtual machines have one address on all machines and reach none. */
+bool sv_ucx_has_bridge(void);
+
 typedef enum sv_ucx_kind { SV_UCX_SEND, SV_UCX_RECV, SV_UCX_CONTROL } sv_ucx_kind_t;
 
 /* A control message as it travels: UCX does not say whose endpoint one came by. Its header is empty, since UCX would

@@ -48,25 +48,47 @@ for wire in $wires; do
     on_wire "$wire" messages 1 tests/mpi/message_mpi 5 8
     on_wire "$wire" collectives 2 tests/mpi/coll_mpi any 5 3 37
 done
-# lose_link HOW RAIL: UCX goes by that rail alone, MPI by net0; both ranks are to name the other.
+# lose_link HOW DEVICES: UCX goes by these, MPI by net0; net1 is cut. Both ranks are to name the other.
 lose_link() {
     local run going=$nodes_dir/going-$1
-    UCX_TLS=tcp,self UCX_NET_DEVICES=net$2 NODES_FLAGS="-x LD_LIBRARY_PATH -x UCX_TLS -x UCX_NET_DEVICES \
+    UCX_TLS=tcp,self UCX_NET_DEVICES=$2 NODES_FLAGS="-x LD_LIBRARY_PATH -x UCX_TLS -x UCX_NET_DEVICES \
 --continuous --enable-recovery --mca orte_abort_on_non_zero_status 0" \
         nodes_run 1 "$(built tests/mpi/test_wire_ucx)" cut "$going" >"$out" 2>&1 &
     run=$!
     while [ ! -e "$going" ] && kill -0 "$run" 2>/dev/null; do sleep 0.05; done
     sleep 0.3
-    nodes_cut 1 "$2" "$1"
+    nodes_cut 1 1 "$1"
     wait "$run"
-    grep 'told after' "$out" | sed "s/^/cut ($1): /"
+    grep 'told after' "$out" | sed "s/^/cut ($1, $2): /"
     [ "$(grep -c '^test_wire_ucx cut: .* 0 failed' "$out")" -eq 2 ] && return
     cat "$out"
-    echo "FAIL: a link that was cut ($1)"
+    echo "FAIL: a link that was cut ($1, $2)"
+    failed=1
+}
+# Two rails against one, the best of three runs each: UCX is to spread long messages over both without being told.
+rails() {
+    local turn devices best=()
+    for turn in 1 2 3; do
+        for devices in net0 net0,net1; do
+            SELVAGE_WIRE=ucx UCX_TLS=tcp,self UCX_NET_DEVICES=$devices NODES_FLAGS="-x LD_LIBRARY_PATH \
+-x SELVAGE_DEVICE -x SELVAGE_WIRE -x UCX_TLS -x UCX_NET_DEVICES" nodes_run 1 "$(built tools/selvage-bench)" exchange \
+                --patterns shift --routes staged --modes wait --checksums on --nccl no --sizes 4M >"$out" 2>&1
+            grep '^shift' "$out" | sed "s/^/$devices: /" | cut -c1-80
+            best+=("$devices $(awk '$1 == "shift" { print $8 }' "$out")")
+        done
+    done
+    printf '%s\n' "${best[@]}" | awk '
+        !($1 in us) || $2 < us[$1] { us[$1] = $2 }
+        END {
+            factor = us["net0,net1"] > 0 ? us["net0"] / us["net0,net1"] : 0
+            printf "two rails: %.2f times one (%s us, %s us)\n", factor, us["net0,net1"], us["net0"]
+            exit factor < 1.2
+        }' && return
+    echo "FAIL: two rails are hardly better than one"
     failed=1
 }
 if [ "$wires" != mpi ]; then
-    lose_link unplugged 1
+    lose_link unplugged net1
 fi
 [ "$failed" -eq 0 ] || exit 1
 if [ "${NODES_LONG:-}" = yes ]; then
@@ -78,7 +100,10 @@ if [ "${NODES_LONG:-}" = yes ]; then
     nodes_down
     nodes_up 2 2 1000 || exit 1
     out=$nodes_dir/out
-    [ "$wires" = mpi ] || lose_link own 1
+    if [ "$wires" != mpi ]; then
+        rails
+        lose_link own net0,net1
+    fi
     nodes_down
     nodes_up 4 1 || exit 1
     out=$nodes_dir/out
