@@ -199,7 +199,8 @@ static selvage_status_t open_context(sv_wire_ucx_t *wire)
     SV_TRY(check_ucx(wire, wire->ucp->config_read(NULL, NULL, &config), "its configuration"));
     const bool is_safe = sv_config_is_set("UCX_NET_DEVICES") || !sv_ucx_has_bridge();
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        if (!sv_config_is_set(settings[i].variable) && (!settings[i].rails || is_safe)) /* a UCX that does not know it goes on as it was */
+        /* A UCX that does not know it goes on as it was. */
+        if (!sv_config_is_set(settings[i].variable) && (!settings[i].rails || is_safe))
             (void)wire->ucp->config_modify(config, settings[i].variable + strlen("UCX_"), settings[i].value);
     const ucs_status_t status =
         wire->ucp->init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &wire->context);
