@@ -74,6 +74,7 @@ typedef struct sv_wire_ops {
 
 struct sv_wire {
     const sv_wire_ops_t *ops;
+    const char *text;          /* what messages go by, for people; the wire's, and a wrapper's as well */
     int rank, size;
     int tag_max;               /* largest tag of either channel */
     int threads_ok;            /* may be driven by a thread other than the creator's (MPI_THREAD_MULTIPLE) */

@@ -205,7 +205,9 @@ static selvage_status_t open_context(sv_wire_ucx_t *wire)
     const ucs_status_t status =
         wire->ucp->init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &wire->context);
     wire->ucp->config_release(config);
-    return check_ucx(wire, status, "a context");
+    SV_TRY(check_ucx(wire, status, "a context"));
+    sv_ucx_describe(wire->ucp, wire->context, wire->text, sizeof wire->text);
+    return SELVAGE_SUCCESS;
 }
 
 /* What other ranks are told: how they watch this one, and UCX's address. */
@@ -265,6 +267,7 @@ void sv_wire_ucx_attach(sv_wire_ucx_t *ucx, sv_wire_t **wire_inout)
     ucx->mpi = *wire_inout;
     ucx->base = **wire_inout; /* rank, size, what threads may do */
     ucx->base.ops = &ucx_ops;
+    ucx->base.text = ucx->text;
     ucx->base.tag_max = INT32_MAX; /* a part of UCX's own tag */
     ucx->base.takes_cuda = ucx->base.takes_hip = 0;
     *wire_inout = &ucx->base;

@@ -44,6 +44,8 @@ enum { SV_UCX_RESOURCES_MAX = 32 };
 /* What the context has, and what the lanes of an endpoint are; how many. There is room for SV_UCX_RESOURCES_MAX. */
 unsigned sv_ucx_list_resources(const sv_ucx_library_t *ucp, ucp_context_h context, sv_ucx_resource_t *resources_out);
 unsigned sv_ucx_list_lanes(const sv_ucx_library_t *ucp, ucp_ep_h endpoint, sv_ucx_resource_t *resources_out);
+/* What the context has, for people: UCX's version and the resources but for this process's own memory. */
+void sv_ucx_describe(const sv_ucx_library_t *ucp, ucp_context_h context, char *text, size_t text_bytes);
 
 /* A device is a bridge. Those of containers and virtual machines have one address on all machines and reach none. */
 bool sv_ucx_has_bridge(void);
@@ -116,6 +118,7 @@ struct sv_wire_ucx {
     uint8_t *address; /* contact and UCX's address, as others are told it; owned */
     size_t address_bytes;
     sv_ucx_watcher_t watcher;
+    char text[512]; /* "ucx 1.13.1: tcp/eth0, ..." */
     sv_ucx_peer_t **peers; /* by rank; NULL: a stranger */
     sv_list_t telling;     /* peers that our address goes to */
     sv_list_t idle;        /* operations */

@@ -74,6 +74,21 @@ unsigned sv_ucx_list_lanes(const sv_ucx_library_t *ucp, ucp_ep_h endpoint, sv_uc
     return n;
 }
 
+void sv_ucx_describe(const sv_ucx_library_t *ucp, ucp_context_h context, char *text, size_t text_bytes)
+{
+    sv_ucx_resource_t resources[SV_UCX_RESOURCES_MAX];
+    const unsigned n = sv_ucx_list_resources(ucp, context, resources);
+    size_t used = (size_t)snprintf(text, text_bytes, "ucx %s", ucp->get_version_string());
+    const char *between = ": ";
+    for (unsigned i = 0; i < n && used < text_bytes; i++) {
+        if (strcmp(resources[i].transport, "self") == 0)
+            continue;
+        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s/%s", between, resources[i].transport,
+                                 resources[i].device);
+        between = ", ";
+    }
+}
+
 bool sv_ucx_has_bridge(void)
 {
     struct ifaddrs *addresses = NULL;
