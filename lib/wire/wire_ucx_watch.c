@@ -15,6 +15,8 @@
  *   acknowledge them. From then on the kernel's own probes watch, some seconds slower.
  * - A process may end before it has answered. Who is cut off connects again, and learns that nobody
  *   listens any more.
+ * - Time in which this process did not run, as a machine that is moved, is not held against others.
+ * - Descriptors are the program's: connections take a quarter of them at most. Ranks beyond that are UCX's to watch.
  * - The end of a connection counts after GRACE_NS only: what came by UCX before it is received first.
  */
 #ifndef _GNU_SOURCE
@@ -30,6 +32,7 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -40,12 +43,13 @@
 
 #define CHECK_NS UINT64_C(50000000)
 #define CHECK_SOON_NS UINT64_C(1000000) /* while connections are being made */
+#define PAUSED_NS UINT64_C(700000000)
 #define HEARTBEAT_NS UINT64_C(300000000)
 #define SILENCE_NS UINT64_C(1400000000)
 #define GRACE_NS UINT64_C(200000000)
 #define HANDSHAKE_NS UINT64_C(10000000000)
 
-enum { HEARTBEATS_MAX = 64, BACKLOG = 128, NO_RAIL = -1, RETRIES_MAX = 3 };
+enum { HEARTBEATS_MAX = 64, BACKLOG = 128, NO_RAIL = -1, RETRIES_MAX = 3, MANY_CONNECTIONS = 128 };
 
 static const char heartbeat = 'h', farewell = 'f';
 
@@ -121,8 +125,10 @@ void sv_ucx_watch_begin(sv_wire_ucx_t *wire, sv_ucx_contact_t *contact_out)
     sv_ucx_watcher_t *watcher = &wire->watcher;
     struct sockaddr_in here = {.sin_family = AF_INET};
     socklen_t length = sizeof here;
+    struct rlimit limit;
     sv_list_init(&watcher->connections);
     list_rails(wire, watcher);
+    watcher->connections_max = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? (size_t)limit.rlim_cur / 4 : 0;
     watcher->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     *contact_out = (sv_ucx_contact_t){0};
     if (watcher->listener < 0)
@@ -157,10 +163,12 @@ static void set_keepalive(int fd)
 static connection_t *add_connection(sv_wire_ucx_t *wire, int fd, connection_state_t state)
 {
     connection_t *conn = NULL;
-    if (sv_calloc(1, sizeof *conn, &conn) != SELVAGE_SUCCESS) {
+    if (wire->watcher.nconnections >= wire->watcher.connections_max ||
+        sv_calloc(1, sizeof *conn, &conn) != SELVAGE_SUCCESS) {
         close(fd);
         return NULL;
     }
+    wire->watcher.nconnections++;
     conn->fd = fd;
     conn->state = state;
     conn->rail = NO_RAIL;
@@ -170,8 +178,9 @@ static connection_t *add_connection(sv_wire_ucx_t *wire, int fd, connection_stat
     return conn;
 }
 
-static void drop_connection(connection_t *conn)
+static void drop_connection(sv_wire_ucx_t *wire, connection_t *conn)
 {
+    wire->watcher.nconnections--;
     close(conn->fd);
     sv_list_remove(&conn->link);
     sv_free(conn);
@@ -311,11 +320,12 @@ static bool is_silent(connection_t *conn, uint64_t now_ns)
     struct tcp_info info;
     socklen_t length = sizeof info;
     int out_bytes; /* not acknowledged: not sent either, where the device is down */
-    if (getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
-        ioctl(conn->fd, SIOCOUTQ, &out_bytes) != 0)
+    if (ioctl(conn->fd, SIOCOUTQ, &out_bytes) != 0)
         return false;
     if (out_bytes > 0)
-        return now_ns - conn->beat_ns > SILENCE_NS && info.tcpi_last_ack_recv > SILENCE_NS / 1000000;
+        return now_ns - conn->beat_ns > SILENCE_NS &&
+               getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+               info.tcpi_last_ack_recv > SILENCE_NS / 1000000;
     if (now_ns - conn->beat_ns > HEARTBEAT_NS && conn->unread < HEARTBEATS_MAX &&
         send(conn->fd, &heartbeat, sizeof heartbeat, MSG_NOSIGNAL) == sizeof heartbeat) {
         conn->beat_ns = now_ns;
@@ -330,7 +340,8 @@ static bool carries_lanes(const connection_t *conn)
     return conn->rail != NO_RAIL && (conn->peer->lanes >> conn->rail & 1);
 }
 
-static void watch_connection(connection_t *conn, uint64_t now_ns)
+/* False: it has ended. */
+static bool watch_connection(connection_t *conn, uint64_t now_ns)
 {
     sv_ucx_peer_t *peer = conn->peer;
     const sv_ucx_watcher_t *watcher = &peer->wire->watcher;
@@ -346,8 +357,9 @@ static void watch_connection(connection_t *conn, uint64_t now_ns)
     } else if (conn->state == CONN_ENDED && now_ns - conn->since_ns > GRACE_NS) {
         peer->left |= conn->in_order;
         sv_ucx_declare_gone(peer, UCS_ERR_CONNECTION_RESET, NULL);
-        drop_connection(conn);
+        return false;
     }
+    return true;
 }
 
 void sv_ucx_watch_check(sv_wire_ucx_t *wire)
@@ -356,21 +368,27 @@ void sv_ucx_watch_check(sv_wire_ucx_t *wire)
     const uint64_t now_ns = sv_clock_ns();
     if (watcher->listener < 0 || wire->closing || now_ns < watcher->check_ns)
         return;
-    watcher->check_ns = now_ns + CHECK_NS;
+    const bool paused = now_ns - watcher->checked_ns > PAUSED_NS;
+    watcher->checked_ns = now_ns;
+    watcher->check_ns = now_ns + CHECK_NS * (1 + watcher->nconnections / MANY_CONNECTIONS);
     accept_connections(wire);
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &watcher->connections) {
         connection_t *conn = SV_CONTAINER_OF(it, connection_t, link);
         bool goes_on = true;
+        if (paused)
+            conn->beat_ns = now_ns;
         if (conn->state == CONN_CONNECTS)
             goes_on = open_handshake(conn, now_ns);
         else if (conn->state == CONN_HANDSHAKES)
             goes_on = advance_handshake(wire, conn, now_ns);
         else
-            watch_connection(conn, now_ns);
+            goes_on = watch_connection(conn, now_ns);
+        if (!goes_on && conn->state < CONN_WATCHES)
+            goes_on = reconnect(conn, now_ns);
         /* Who connected waits for as long as the other computes. */
-        if ((!goes_on && !reconnect(conn, now_ns)) || (!conn->peer && now_ns - conn->since_ns > HANDSHAKE_NS))
-            drop_connection(conn);
+        if (!goes_on || (!conn->peer && now_ns - conn->since_ns > HANDSHAKE_NS))
+            drop_connection(wire, conn);
         else if (conn->peer && conn->state < CONN_WATCHES)
             watcher->check_ns = now_ns + CHECK_SOON_NS;
     }
@@ -394,7 +412,7 @@ void sv_ucx_watch_end(sv_wire_ucx_t *wire)
     if (!watcher->connections.next)
         return; /* not begun */
     while (!sv_list_is_empty(&watcher->connections))
-        drop_connection(SV_CONTAINER_OF(watcher->connections.next, connection_t, link));
+        drop_connection(wire, SV_CONTAINER_OF(watcher->connections.next, connection_t, link));
     if (watcher->listener >= 0)
         close(watcher->listener);
     watcher->listener = -1;

@@ -24,7 +24,7 @@
 struct sv_wire_ucx;
 struct sv_ucx_peer;
 
-enum { SV_UCX_RAILS_MAX = 8, SV_UCX_RAIL_NAME_BYTES = 32 };
+enum { SV_UCX_RAILS_MAX = 4, SV_UCX_RAIL_NAME_BYTES = 32 };
 
 /* A network device of the transport tcp. */
 typedef struct sv_ucx_rail {
@@ -38,7 +38,7 @@ typedef struct sv_ucx_contact {
     uint16_t port;   /* in network order; 0: not at all */
     uint16_t nhosts;
     uint32_t hosts[SV_UCX_RAILS_MAX];
-    uint32_t unused;
+    uint32_t unused; /* no padding is sent */
 } sv_ucx_contact_t;
 
 typedef struct sv_ucx_watcher {
@@ -47,7 +47,8 @@ typedef struct sv_ucx_watcher {
     unsigned nrails;
     sv_ucx_rail_t rails[SV_UCX_RAILS_MAX];
     sv_list_t connections; /* connections, of all peers and of who has not said yet who it is */
-    uint64_t check_ns; /* when it is time */
+    size_t nconnections, connections_max;
+    uint64_t check_ns, checked_ns; /* when it is time; when it was */
 } sv_ucx_watcher_t;
 
 /* Lists the rails, listens, and fills the contact. Partner: sv_ucx_watch_end(). */
