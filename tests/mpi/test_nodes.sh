@@ -10,7 +10,7 @@ top_builddir=$(cd "${top_builddir:-.}" && pwd)
 . "$top_srcdir/tests/fixtures/nodes.sh"
 case $("${MPIRUN:-false}" --version 2>&1) in
 *"Open MPI"*|*OpenRTE*) ;;
-*) echo "SKIP: nodes are started by Open MPI's launcher"; exit 77 ;;
+*) [ "${NODES_LONG:-}" = yes ] || { echo "SKIP: with MPICH in check-long only"; exit 77; } ;;
 esac
 if [ "$(id -u)" -ne 0 ] || ! command -v ip tc unshare >/dev/null; then
     echo "SKIP: nodes need root, ip, tc and unshare"
@@ -30,8 +30,8 @@ on_wire() {
     local wire=$1 what=$2 per_node=$3 program
     program=$(built "$4")
     shift 4
-    SELVAGE_WIRE=$wire UCX_TLS=tcp,self,posix,sysv UCX_NET_DEVICES=net0 NODES_FLAGS="-x LD_LIBRARY_PATH -x \
-SELVAGE_DEVICE -x SELVAGE_WIRE -x UCX_TLS -x UCX_NET_DEVICES" nodes_run "$per_node" "$program" "$@" >"$out" 2>&1 &&
+    SELVAGE_WIRE=$wire UCX_TLS=tcp,self,posix,sysv UCX_NET_DEVICES=net0 NODES_ENV="LD_LIBRARY_PATH \
+SELVAGE_DEVICE SELVAGE_WIRE UCX_TLS UCX_NET_DEVICES" nodes_run "$per_node" "$program" "$@" >"$out" 2>&1 &&
         return
     cat "$out"
     echo "FAIL: $what by $wire"
@@ -51,9 +51,8 @@ done
 # lose_link HOW DEVICES: UCX goes by these, MPI by net0; net1 is cut. Both ranks are to name the other.
 lose_link() {
     local run going=$nodes_dir/going-$1
-    UCX_TLS=tcp,self UCX_NET_DEVICES=$2 NODES_FLAGS="-x LD_LIBRARY_PATH -x UCX_TLS -x UCX_NET_DEVICES \
---continuous --enable-recovery --mca orte_abort_on_non_zero_status 0" \
-        nodes_run 1 "$(built tests/mpi/test_wire_ucx)" cut "$going" >"$out" 2>&1 &
+    UCX_TLS=tcp,self UCX_NET_DEVICES=$2 NODES_ENV="LD_LIBRARY_PATH UCX_TLS UCX_NET_DEVICES" \
+        NODES_KEEP=yes nodes_run 1 "$(built tests/mpi/test_wire_ucx)" cut "$going" >"$out" 2>&1 &
     run=$!
     while [ ! -e "$going" ] && kill -0 "$run" 2>/dev/null; do sleep 0.05; done
     sleep 0.3
@@ -70,8 +69,8 @@ rails() {
     local turn devices best=()
     for turn in 1 2 3; do
         for devices in net0 net0,net1; do
-            SELVAGE_WIRE=ucx UCX_TLS=tcp,self UCX_NET_DEVICES=$devices NODES_FLAGS="-x LD_LIBRARY_PATH \
--x SELVAGE_DEVICE -x SELVAGE_WIRE -x UCX_TLS -x UCX_NET_DEVICES" nodes_run 1 "$(built tools/selvage-bench)" exchange \
+            SELVAGE_WIRE=ucx UCX_TLS=tcp,self UCX_NET_DEVICES=$devices NODES_ENV="LD_LIBRARY_PATH \
+SELVAGE_DEVICE SELVAGE_WIRE UCX_TLS UCX_NET_DEVICES" nodes_run 1 "$(built tools/selvage-bench)" exchange \
                 --patterns shift --routes staged --modes wait --checksums on --nccl no --sizes 4M >"$out" 2>&1
             grep '^shift' "$out" | sed "s/^/$devices: /" | cut -c1-80
             best+=("$devices $(awk '$1 == "shift" { print $8 }' "$out")")
