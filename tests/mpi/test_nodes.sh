@@ -25,12 +25,12 @@ export SELVAGE_DEVICE=${SELVAGE_DEVICE:-soft}
 # A program that libtool wrapped is started directly, with the library's folder.
 export LD_LIBRARY_PATH=$top_builddir/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 built() { local real=$top_builddir/${1%/*}/.libs/${1##*/}; [ -x "$real" ] || real=$top_builddir/$1; echo "$real"; }
-# on_wire WIRE WHAT PER_NODE PROGRAM [ARGUMENT...]
+# on_wire WIRE WHAT PER_NODE PROGRAM [ARGUMENT...]: DEVICES are UCX's, net0 unless they are told
 on_wire() {
     local wire=$1 what=$2 per_node=$3 program
     program=$(built "$4")
     shift 4
-    SELVAGE_WIRE=$wire UCX_TLS=tcp,self,posix,sysv UCX_NET_DEVICES=net0 NODES_ENV="LD_LIBRARY_PATH \
+    SELVAGE_WIRE=$wire UCX_TLS=tcp,self,posix,sysv UCX_NET_DEVICES=${DEVICES:-net0} NODES_ENV="LD_LIBRARY_PATH \
 SELVAGE_DEVICE SELVAGE_WIRE UCX_TLS UCX_NET_DEVICES" nodes_run "$per_node" "$program" "$@" >"$out" 2>&1 &&
         return
     cat "$out"
@@ -101,6 +101,8 @@ if [ "${NODES_LONG:-}" = yes ]; then
     out=$nodes_dir/out
     if [ "$wires" != mpi ]; then
         rails
+        DEVICES=net0,net1 on_wire ucx "smoke on two rails" 1 tools/selvage-smoke --sizes 8,64K,1M,8M --suite
+        DEVICES=net0,net1 on_wire ucx "messages on two rails" 2 tests/mpi/message_mpi 5 8
         lose_link own net0,net1
     fi
     nodes_down
