@@ -42,7 +42,8 @@
 #include "wire/wire_ucx_private.h"
 
 #define CHECK_NS UINT64_C(50000000)
-#define CHECK_SOON_NS UINT64_C(1000000) /* while connections are being made */
+#define CHECK_SOON_NS UINT64_C(1000000) /* while connections are new */
+#define NEW_NS UINT64_C(100000000)
 #define PAUSED_NS UINT64_C(700000000)
 #define HEARTBEAT_NS UINT64_C(300000000)
 #define SILENCE_NS UINT64_C(1400000000)
@@ -76,7 +77,6 @@ typedef struct connection {
     uint64_t beat_ns;     /* when the last heartbeat went out */
     unsigned unread;      /* heartbeats since something came */
     bool in_order;        /* the other said farewell */
-    size_t got_bytes;
     struct sockaddr_in there; /* where to, and how often again */
     unsigned retries;
     handshake_t handshake;
@@ -250,28 +250,34 @@ static bool open_handshake(connection_t *conn, uint64_t now_ns)
     return true;
 }
 
-/* False: it is nobody that is known. */
+/* Who was connected to answers. False: it is nobody that is known, which is answered as well: it is no end. */
+static bool answer_handshake(sv_wire_ucx_t *wire, connection_t *conn, const handshake_t *came)
+{
+    const bool known = came->cookie == wire->watcher.cookie && came->rank < (uint64_t)wire->base.size &&
+                       wire->peers[came->rank] != NULL;
+    const handshake_t answer = {.cookie = known ? came->cookie : 0, .rank = (uint64_t)wire->base.rank};
+    if (known)
+        conn->peer = wire->peers[came->rank];
+    return send(conn->fd, &answer, sizeof answer, MSG_NOSIGNAL) == (ssize_t)sizeof answer && known;
+}
+
+/* False: the connection is of no use. */
 static bool advance_handshake(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
 {
-    const bool connected = conn->peer != NULL;
-    handshake_t came = conn->handshake;
-    const ssize_t got = recv(conn->fd, (char *)(connected ? &came : &conn->handshake) + conn->got_bytes,
-                             sizeof came - conn->got_bytes, 0);
+    handshake_t came;
+    const ssize_t got = recv(conn->fd, &came, sizeof came, MSG_PEEK);
     if (got <= 0)
         return got < 0 && errno == EAGAIN;
-    conn->got_bytes += (size_t)got;
-    if (connected) /* the answer has all bytes in one piece, or it is none */
-        return conn->got_bytes == sizeof came && came.cookie == conn->handshake.cookie &&
-               came.rank == (uint64_t)conn->peer->rank && (begin_watching(conn, now_ns), true);
-    if (conn->got_bytes < sizeof came)
-        return true;
-    came = conn->handshake;
-    if (came.cookie != wire->watcher.cookie || came.rank >= (uint64_t)wire->base.size || !wire->peers[came.rank])
+    if (got < (ssize_t)sizeof came)
+        return true; /* the rest comes */
+    (void)recv(conn->fd, &came, sizeof came, 0);
+    if (!conn->peer) {
+        if (!answer_handshake(wire, conn, &came))
+            return false;
+    } else if (came.cookie != conn->handshake.cookie || came.rank != (uint64_t)conn->peer->rank) {
+        conn->retries = RETRIES_MAX; /* another machine than was meant */
         return false;
-    conn->peer = wire->peers[came.rank];
-    came.rank = (uint64_t)wire->base.rank;
-    if (send(conn->fd, &came, sizeof came, MSG_NOSIGNAL) != (ssize_t)sizeof came)
-        return false;
+    }
     begin_watching(conn, now_ns);
     return true;
 }
@@ -293,7 +299,7 @@ static bool reconnect(connection_t *conn, uint64_t now_ns)
     conn->fd = fd;
     conn->state = CONN_CONNECTS;
     conn->since_ns = now_ns;
-    conn->got_bytes = 0;
+    set_keepalive(fd);
     return true;
 }
 
@@ -389,7 +395,7 @@ void sv_ucx_watch_check(sv_wire_ucx_t *wire)
         /* Who connected waits for as long as the other computes. */
         if (!goes_on || (!conn->peer && now_ns - conn->since_ns > HANDSHAKE_NS))
             drop_connection(wire, conn);
-        else if (conn->peer && conn->state < CONN_WATCHES)
+        else if (conn->peer && conn->state < CONN_WATCHES && now_ns - conn->since_ns < NEW_NS)
             watcher->check_ns = now_ns + CHECK_SOON_NS;
     }
 }
