@@ -20,6 +20,7 @@ timeout 300 python3 -m pip download --quiet --no-deps --only-binary :all: -d "$d
 library=$(find "$dir/wheel" -name libucp.so.0 | head -n 1)
 [ -n "$library" ] || { echo "FAIL: the wheel has no libucp.so.0"; exit 1; }
 export LD_LIBRARY_PATH=${library%/*}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export STOPPED_S=8
 failed=0
 env -u SELVAGE_MPI_KIND SELVAGE_DEVICE=soft SELVAGE_WIRE=ucx "$top_builddir/tools/selvage-info" >"$dir/out" 2>&1
 grep "^wire  *ucx $version," "$dir/out" || { cat "$dir/out"; echo "FAIL: not UCX $version"; failed=1; }

@@ -2,8 +2,8 @@
 /*
  * The UCX wire: the promises that all wires make, alone and in the fault wrapper, on all ranks and on some; messages
  * that are sent before an address is there. With the argument "gone" the last rank ends without a word, and the others
- * are to hear of it. With "stopped" it does nothing for a while, which is no error. With "cut FILE" two ranks exchange
- * words until the link is cut, and make the file once they do. Run by test_wire_ucx.sh and test_nodes.sh.
+ * are to hear of it. With "stopped SECONDS" it is stopped so long, which is no error. With "cut FILE" two ranks
+ * exchange words until the link is cut, and make the file once they do. Run by test_wire_ucx.sh and test_nodes.sh.
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -192,9 +192,8 @@ static void lose_rank(void)
 }
 
 /* A rank that is stopped answers nobody, and is there all the same. */
-static void stop_rank(void)
+static void stop_rank(int seconds)
 {
-    enum { STOPPED_S = 4 };
     sv_wire_t *wire = open_wire(MPI_COMM_WORLD);
     sv_wire_request_t in = {{0}}, out = {{0}};
     const int last = wire->size - 1;
@@ -210,7 +209,7 @@ static void stop_rank(void)
         const uint64_t begin_ns = sv_clock_ns();
         sv_backoff_t backoff = {.max_sleep_us = 1000, .oversubscribed = 1};
         CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &word, sizeof word, last, TAG, &out), SELVAGE_SUCCESS);
-        while (sv_clock_ns() - begin_ns < STOPPED_S * UINT64_C(1000000000)) {
+        while (sv_clock_ns() - begin_ns < (uint64_t)seconds * UINT64_C(1000000000)) {
             sv_wire_control_t message;
             int source;
             CHECK_STATUS(sv_wire_control_poll(wire, &source, &message), SELVAGE_IN_PROGRESS);
@@ -287,8 +286,8 @@ int main(int argc, char **argv)
         lose_rank();
     if (argc > 2 && strcmp(argv[1], "cut") == 0)
         lose_link(argv[2]);
-    if (argc > 1 && strcmp(argv[1], "stopped") == 0) {
-        stop_rank();
+    if (argc > 2 && strcmp(argv[1], "stopped") == 0) {
+        stop_rank(atoi(argv[2]));
         return check_report("test_wire_ucx stopped");
     }
     keep_promises(MPI_COMM_WORLD, false);
