@@ -231,9 +231,15 @@ static bool tell_parts(sv_ucx_peer_t *peer)
     return true;
 }
 
-/* Other ranks' questions are not looked for with each poll: MPI's own progress costs as much as UCX's. */
+/* Other ranks' questions are not looked for with each poll: MPI's own progress costs as much as UCX's. While nothing
+   comes there is time for it, and MPI gives the core away there where it shares that. */
 static bool is_time_to_ask(sv_wire_ucx_t *wire)
 {
+    wire->idle_polls = wire->moved ? 0 : wire->idle_polls + 1;
+    if (wire->idle_polls >= POLL_EVERY) {
+        wire->idle_polls = 0;
+        return true;
+    }
     if (++wire->polls % POLL_EVERY != 0)
         return false;
     const uint64_t now_ns = sv_clock_ns();

@@ -124,6 +124,7 @@ struct sv_wire_ucx {
     sv_list_t idle;        /* operations */
     sv_ucx_chunk_t *chunks;
     bool moved;            /* by the last progress: what came is looked at before the next one */
+    unsigned idle_polls;   /* since something came, or MPI's wire was asked */
     uint64_t polls, addresses_ns; /* since when MPI's wire has not been asked */
     unsigned unwatched_polls; /* since the watcher was asked */
     sv_ucx_peer_t *lost; /* the first that went without a word; the next poll says so */
