@@ -158,6 +158,11 @@ int selvage_fortran_comm_node_size(selvage_comm_t **comm)
     return selvage_comm_node_size(*comm);
 }
 
+const char *selvage_fortran_comm_wire(selvage_comm_t **comm)
+{
+    return selvage_comm_wire(*comm);
+}
+
 /* A struct of one pointer is what type(selvage_device) is, also as a result. */
 struct device_handle { selvage_device_t *handle; };
 

@@ -132,6 +132,7 @@ module selvage
 
   public :: selvage_status_name, selvage_status_string, selvage_error_detail, selvage_version
   public :: selvage_device_open, selvage_device_open_local, selvage_device_name, selvage_route_name
+  public :: selvage_comm_wire
   public :: selvage_exchange_test, selvage_halo_test, selvage_halo_create
   public :: selvage_grid_create, selvage_grid_create_cart, selvage_grid_describe
 
@@ -189,6 +190,13 @@ contains
     type(selvage_device), intent(in) :: device
     character(len=:), allocatable :: text
     text = fortran_text(c_device_name(device))
+  end function
+
+  !> What host messages go by: "mpi", or UCX with its version, transports and devices.
+  function selvage_comm_wire(comm) result(text)
+    type(selvage_comm), intent(in) :: comm
+    character(len=:), allocatable :: text
+    text = fortran_text(c_comm_wire(comm))
   end function
 
   !> Opens a device by name; without `name`, the one that SELVAGE_DEVICE says.

@@ -101,6 +101,11 @@
   end interface
 
   interface
+    type(c_ptr) function c_comm_wire(comm) bind(C, name='selvage_fortran_comm_wire')
+      import
+      type(selvage_comm), intent(in) :: comm
+    end function
+
     type(c_ptr) function c_device_name(device) bind(C, name='selvage_fortran_device_name')
       import
       type(selvage_device), intent(in) :: device

@@ -98,6 +98,13 @@ int selvage_comm_size(const selvage_comm_t *comm);
 int selvage_comm_node_size(const selvage_comm_t *comm);
 
 /**
+ * @brief What host messages go by, for people: "mpi", or "ucx 1.13.1: tcp/eth0, tcp/eth1" with UCX's version, its
+ * transports and their devices on this rank. Local; "" for NULL.
+ * @return text of the communicator's, which lives as long as that
+ */
+const char *selvage_comm_wire(const selvage_comm_t *comm);
+
+/**
  * @brief The communicator's device: the one passed in, or the one it opened. Local; borrowed; NULL for NULL, and where
  * selvage_comm_set_device() has not been called yet.
  */

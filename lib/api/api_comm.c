@@ -63,6 +63,11 @@ int selvage_comm_node_size(const selvage_comm_t *comm)
     return comm ? comm->topology.node_size : -1;
 }
 
+const char *selvage_comm_wire(const selvage_comm_t *comm)
+{
+    return comm ? comm->wire->text : "";
+}
+
 selvage_device_t *selvage_comm_device(const selvage_comm_t *comm)
 {
     return comm && comm->dev_under != sv_device_absent() ? comm->dev_under : NULL;

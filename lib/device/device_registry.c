@@ -96,13 +96,6 @@ static selvage_status_t open_by_kind(int wanted, const sv_config_t *config, choi
     return open_plugin(plugin, config, choice, dev_out);
 }
 
-/* Whether processes that share this device take turns: measured on NVIDIA's. The instances that one of them may be cut
-   into (MIG) have its bus id, and each its own multiprocessors. */
-static bool takes_turns(const sv_device_t *dev)
-{
-    return strcmp(dev->ops->name, "nvidia") == 0 && !strstr(dev->model, " MIG ");
-}
-
 static selvage_status_t open_wanted(int wanted, const sv_config_t *config, choice_t choice, sv_device_t **dev_out)
 {
     SV_TRY(open_by_kind(wanted, config, choice, dev_out));
@@ -114,7 +107,9 @@ static selvage_status_t open_wanted(int wanted, const sv_config_t *config, choic
         (*dev_out)->sharing = SV_SHARING_NEVER;
         break;
     default:
-        if (takes_turns(*dev_out))
+        /* Processes that share an NVIDIA device take turns: measured. The instances that it may be cut into (MIG) have
+           its bus id, and each its own multiprocessors. */
+        if (strcmp((*dev_out)->ops->name, "nvidia") == 0 && !strstr((*dev_out)->model, " MIG "))
             (*dev_out)->sharing = sv_sharing_join((*dev_out)->bus_id);
     }
     return SELVAGE_SUCCESS;

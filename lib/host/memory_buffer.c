@@ -59,20 +59,14 @@ selvage_status_t sv_buffer_unregister(selvage_buffer_t *buffer)
     return SELVAGE_SUCCESS;
 }
 
-static bool buffer_contains(const selvage_buffer_t *buffer, uintptr_t begin, size_t bytes)
-{
-    uintptr_t base = (uintptr_t)buffer->ptr;
-
-    return begin >= base && bytes <= buffer->bytes && begin - base <= buffer->bytes - bytes;
-}
-
 selvage_buffer_t *sv_buffer_find(const sv_list_t *buffers, const void *ptr, size_t bytes)
 {
     const sv_list_t *it, *safe;
 
     SV_LIST_FOR_EACH(it, safe, buffers) {
         selvage_buffer_t *buffer = SV_CONTAINER_OF(it, selvage_buffer_t, link);
-        if (buffer_contains(buffer, (uintptr_t)ptr, bytes))
+        const uintptr_t base = (uintptr_t)buffer->ptr, begin = (uintptr_t)ptr;
+        if (begin >= base && bytes <= buffer->bytes && begin - base <= buffer->bytes - bytes)
             return buffer;
     }
     return NULL;

@@ -34,18 +34,14 @@ void sv_binder_destroy(void *binder)
         hwloc_topology_destroy(binder);
 }
 
-static bool has_policy(hwloc_topology_t machine, hwloc_nodeset_t scratch)
-{
-    hwloc_membind_policy_t policy;
-    return hwloc_get_membind(machine, scratch, &policy, BIND_FLAGS) != 0 || policy != HWLOC_MEMBIND_FIRSTTOUCH;
-}
-
 bool sv_binder_prefer(void *binder, int node)
 {
     hwloc_nodeset_t set = binder ? hwloc_bitmap_alloc() : NULL;
     if (!set)
         return false;
-    bool bound = !has_policy(binder, set);
+    /* A policy that somebody has set stays. */
+    hwloc_membind_policy_t policy;
+    bool bound = hwloc_get_membind(binder, set, &policy, BIND_FLAGS) == 0 && policy == HWLOC_MEMBIND_FIRSTTOUCH;
     if (bound) { /* not strict: the system may take another node if this one is full */
         hwloc_bitmap_only(set, (unsigned)node);
         bound = hwloc_set_membind(binder, set, HWLOC_MEMBIND_BIND, BIND_FLAGS) == 0;

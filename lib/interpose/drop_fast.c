@@ -89,16 +89,6 @@ static bool opens_by_pairs(void)
     return !sv_drop_route.drives && !sv_drop_settings()->progress_thread;
 }
 
-static void begin_pairs(void)
-{
-    int n, *rank = find_node(&n);
-    if (!sv_drop_wireup_begin(rank, n, sv_drop_route.slot_bytes)) {
-        sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
-        sv_drop_route.refused = true;
-    }
-    free(rank);
-}
-
 void sv_drop_fast_begin(void)
 {
     const sv_drop_settings_t *settings = sv_drop_settings();
@@ -135,8 +125,14 @@ void sv_drop_fast_begin(void)
     sv_drop_route.tag_most = found ? *most : 32767;
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &sv_drop_route.key, NULL);
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &sv_drop_route.within_key, NULL);
-    if (opens_by_pairs())
-        begin_pairs();
+    if (!opens_by_pairs())
+        return;
+    int n, *rank = find_node(&n);
+    if (!sv_drop_wireup_begin(rank, n, sv_drop_route.slot_bytes)) {
+        sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
+        sv_drop_route.refused = true;
+    }
+    free(rank);
 }
 
 void sv_drop_fast_see(void)
@@ -400,18 +396,15 @@ bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
     return sv_drop_fast_least(comm, &all, 1) && all;
 }
 
-static bool any_is_open(void)
-{
-    int own = sv_drop_fast_is_open(), any = 0;
-    return PMPI_Allreduce(&own, &any, 1, MPI_INT, MPI_MAX, sv_drop_route.own) == MPI_SUCCESS && any;
-}
-
 /* After the last message; every rank comes. */
 void sv_drop_fast_end(void)
 {
     atomic_store_explicit(&sv_drop_route.retired, true, memory_order_relaxed);
     const bool pairs = sv_drop_fast_wanted && opens_by_pairs() && !sv_drop_route.refused;
-    const bool open = pairs ? any_is_open() : sv_drop_fast_is_open();
+    int own = sv_drop_fast_is_open(), any = own;
+    if (pairs && PMPI_Allreduce(&own, &any, 1, MPI_INT, MPI_MAX, sv_drop_route.own) != MPI_SUCCESS)
+        any = false;
+    const bool open = any;
     if (pairs)
         sv_drop_wireup_end();
     if (open && !pairs)

@@ -234,16 +234,6 @@ static void await_blocks(pending_t *pending, MPI_Status *statuses)
             note_error(pending, statuses[i].MPI_ERROR);
 }
 
-/* Whether the own block is copied on the device: after the program's work, and not while a kernel keeps the device. A
-   message to oneself does the rest. */
-static bool copies_own(const exchange_t *x, const block_t *own)
-{
-    if (x->in_place || own->bytes == 0 || !x->out.info.dense || !x->in.info.dense)
-        return false;
-    sv_drop_settle();
-    return !sv_drop_is_stuck();
-}
-
 static int exchange_blocks(const exchange_t *x)
 {
     const size_t most = 2 * (size_t)x->n;
@@ -253,7 +243,13 @@ static int exchange_blocks(const exchange_t *x)
     const block_t from = block_for(&x->out, x->me), to = block_for(&x->in, x->me);
     if (!pending.request || !statuses)
         sv_drop_fatal("no memory", x->name);
-    const bool copies = copies_own(x, &from);
+    /* The own block is copied on the device: after the program's work, and not while a kernel keeps the device. A
+       message to oneself does the rest. */
+    bool copies = !x->in_place && from.bytes > 0 && x->out.info.dense && x->in.info.dense;
+    if (copies) {
+        sv_drop_settle();
+        copies = !sv_drop_is_stuck();
+    }
     /* Each rank begins with another peer. The rank itself comes first if it is one. */
     for (int i = copies || x->in_place; i < x->n; i++)
         begin_recv_block(x, (x->me + x->n - i) % x->n, &pending);
@@ -268,15 +264,6 @@ static int exchange_blocks(const exchange_t *x)
     return pending.code;
 }
 
-/* What this rank gives: a block that all get counts once. */
-static size_t given_bytes(const exchange_t *x)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < (x->out.same ? 1 : x->n); i++)
-        bytes += block_for(&x->out, i).bytes;
-    return bytes;
-}
-
 /* Makes the call on the route, if all ranks can. is_long: all of them know that there are long messages. */
 static bool make_exchange(exchange_t *x, bool is_long, int *code)
 {
@@ -289,8 +276,13 @@ static bool make_exchange(exchange_t *x, bool is_long, int *code)
     if (*code != MPI_SUCCESS) {
         sv_drop_warn("%s failed on the fast route", x->name);
         PMPI_Comm_call_errhandler(x->comm, *code);
-    } else
-        sv_drop_count_all(x->name, "fast", (int64_t)given_bytes(x));
+        return true;
+    }
+    /* What this rank gives: a block that all get counts once. */
+    size_t given_bytes = 0;
+    for (int i = 0; i < (x->out.same ? 1 : x->n); i++)
+        given_bytes += block_for(&x->out, i).bytes;
+    sv_drop_count_all(x->name, "fast", (int64_t)given_bytes);
     return true;
 }
 

@@ -199,15 +199,6 @@ static sv_drop_plan_t *use_equal(const sv_drop_plan_t *other)
     return NULL;
 }
 
-/* The one that was used last stays, whatever it takes. */
-static void drop_oldest(void)
-{
-    const size_t most = (size_t)sv_drop_settings()->pool_bytes / PART;
-    while (plans.oldest != plans.newest &&
-           (plans.kept > KEPT_MOST || plans.bytes > most || plans.host_bytes > HOST_MOST))
-        drop_plan(plans.oldest);
-}
-
 /* --- shelves; the caller has the lock ----------------------------------------------------------------------------- */
 
 /* MPI calls this and the next one, maybe with a lock of its own that attributes are asked for with: not ours, too. */
@@ -311,7 +302,11 @@ static sv_drop_plan_t *kept_plan(MPI_Datatype type, int64_t count, sv_drop_plan_
         if (!plan) {
             plan = made;
             keep_plan(plan);
-            drop_oldest();
+            /* The one that was used last stays, whatever it takes. */
+            const size_t most = (size_t)sv_drop_settings()->pool_bytes / PART;
+            while (plans.oldest != plans.newest &&
+                   (plans.kept > KEPT_MOST || plans.bytes > most || plans.host_bytes > HOST_MOST))
+                drop_plan(plans.oldest);
         }
         note_plan(type, count, made->device, plan->number);
         pthread_mutex_unlock(&plans.lock);

@@ -457,12 +457,6 @@ static bool copies_by_kernel(const selvage_request_t *recv)
             (engine->open > SV_MESSAGE_FEW && recv->bytes <= engine->dev->kernel_peer_bytes));
 }
 
-/* Of copies that a kernel verifies: the next message is copied while this one is verified. */
-static void *get_stream(const selvage_request_t *recv)
-{
-    return recv->get.place % 2 ? recv->engine->streams.in : recv->engine->streams.peer;
-}
-
 selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
 {
     sv_message_engine_t *engine = recv->engine;
@@ -471,7 +465,8 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     /* Partner: the sender's digest kernel, or its host in offer_get(). */
     const bool ready = sv_word_is(&end->shm->get_ready[get->place], get->stamp);
     const bool by_kernel = copies_by_kernel(recv);
-    void *const stream = get_stream(recv);
+    /* Two streams by turns: the next message is copied while a kernel verifies this one. */
+    void *const stream = get->place % 2 ? engine->streams.in : engine->streams.peer;
     uint8_t *dst = get->bounce ? get->bounce->memory : recv->place.data;
     if (!recv->place.on_device && !get->bounce) {
         *moved |= ready;

@@ -106,16 +106,12 @@ static void set_chunk_aside(selvage_request_t *request, sv_pinned_t **chunk)
     *chunk = NULL;
 }
 
-static bool is_on_wire(const sv_slot_t *slot)
-{
-    return slot->state == SV_SLOT_IN_FLIGHT || slot->state == SV_SLOT_POSTED;
-}
-
 void sv_message_pieces_withdraw(selvage_request_t *request)
 {
     for (uint32_t i = 0; i < request->staged.nslots; i++) {
         sv_slot_t *slot = &request->staged.window->slot[i];
-        if (is_on_wire(slot) && sv_slot_cancel(slot, request->engine->wire) != SELVAGE_SUCCESS) {
+        const bool on_wire = slot->state == SV_SLOT_IN_FLIGHT || slot->state == SV_SLOT_POSTED;
+        if (on_wire && sv_slot_cancel(slot, request->engine->wire) != SELVAGE_SUCCESS) {
             if (request->eager.chunk) /* a last piece may be in it */
                 set_chunk_aside(request, &request->eager.chunk);
             set_chunk_aside(request, &request->staged.window->chunk[i]);

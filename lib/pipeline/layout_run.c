@@ -111,12 +111,6 @@ bool sv_layouts_under_way(const selvage_exchange_t *x)
 
 /* --- base addresses ----------------------------------------------------------------------------------------------- */
 
-static bool is_set(const sv_layout_state_t *layouts, uint32_t set)
-{
-    return memcmp(layouts->set + (size_t)set * layouts->nbases, layouts->bases,
-                  layouts->nbases * sizeof *layouts->bases) == 0;
-}
-
 /* A push may be ahead of the copy of a table, whose receiver waits for another exchange of this rank. Not so at commit,
    where nobody else may advance the communicator. */
 static selvage_status_t wait_for_copy(selvage_exchange_t *x)
@@ -150,8 +144,10 @@ static selvage_status_t send_set(selvage_exchange_t *x, uint32_t set)
 static selvage_status_t use_bases(selvage_exchange_t *x)
 {
     sv_layout_state_t *layouts = &x->layouts;
+    const size_t set_bytes = layouts->nbases * sizeof *layouts->bases;
     uint32_t set = 0;
-    while (set < layouts->nsets && !is_set(layouts, set))
+    while (set < layouts->nsets &&
+           memcmp(layouts->set + (size_t)set * layouts->nbases, layouts->bases, set_bytes) != 0)
         set++;
     if (set == layouts->nsets) {
         set = layouts->next_set;

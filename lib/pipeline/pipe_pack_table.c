@@ -74,19 +74,15 @@ static void add_pieces_to_table(table_at_t *at, const sv_type_map_t *map, const 
 
 /* --- lists -------------------------------------------------------------------------------------------------------- */
 
-static uint64_t bytes_of_small(const sv_type_map_t *map, const sv_type_piece_t *piece)
-{
-    const uint64_t runs = sv_type_piece_runs(map, piece);
-    return runs <= SMALL_RUNS && piece->run_bytes <= SMALL_BYTES / runs ? runs * piece->run_bytes : 0;
-}
-
 /* The list that begins with this piece; of no pieces if none does. */
 static sv_pack_list_t find_list(const sv_type_map_t *map, size_t first)
 {
     sv_pack_list_t list = {.first_piece = first};
     for (size_t i = first; i < map->npieces; i++) {
-        const uint64_t bytes = bytes_of_small(map, &map->pieces[i]);
-        if (bytes == 0 || list.bytes + bytes > LIST_MOST_BYTES)
+        const sv_type_piece_t *piece = &map->pieces[i];
+        const uint64_t runs = sv_type_piece_runs(map, piece), bytes = runs * piece->run_bytes;
+        const bool is_small = runs <= SMALL_RUNS && piece->run_bytes <= SMALL_BYTES / runs && bytes > 0;
+        if (!is_small || list.bytes + bytes > LIST_MOST_BYTES)
             break;
         list.bytes += bytes;
         list.npieces++;

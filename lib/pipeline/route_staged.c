@@ -250,17 +250,6 @@ static arrival_t classify_staged(const sv_recv_t *recv, const sv_record_t *recor
 }
 
 /*
- * Without digests nothing is checked: the n-th receive posted takes the n-th message to be the n-th segment. The order
- * in which a poll happens to see them complete says nothing.
- */
-static arrival_t classify_unchecked(const sv_recv_t *recv, const sv_slot_t *slot, uint32_t *segment)
-{
-    *segment = slot->segment;
-    return slot->segment < recv->p.nsegments && !has_segment_arrived(recv, slot->segment) ? ARRIVAL_GOOD
-                                                                                          : ARRIVAL_STALE;
-}
-
-/*
  * What to do with a message of so many bytes in a slot. It is placed by what its record says, not by the slot it
  * happened to land in: after a lost or doubled message slots and segments no longer go together. Nothing that a record
  * says is believed beyond that; the digest decides.
@@ -272,9 +261,14 @@ static selvage_status_t take_message(sv_recv_t *recv, sv_slot_t *slot, size_t by
     size_t payload = bytes >= SV_RECORD_BYTES ? bytes - SV_RECORD_BYTES : 0;
     if (bytes >= SV_RECORD_BYTES)
         memcpy(&record, slot->stage + payload, sizeof record);
-    arrival_t arrival = recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF
-                            ? classify_unchecked(recv, slot, &segment)
-                            : classify_staged(recv, &record, payload, &segment);
+    arrival_t arrival;
+    if (recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF) {
+        /* Nothing is checked: the n-th receive posted takes the n-th message to be the n-th segment. The order in which
+           a poll happens to see them complete says nothing. */
+        segment = slot->segment;
+        arrival = segment < recv->p.nsegments && !has_segment_arrived(recv, segment) ? ARRIVAL_GOOD : ARRIVAL_STALE;
+    } else
+        arrival = classify_staged(recv, &record, payload, &segment);
     if (arrival == ARRIVAL_STALE) {
         recv->p.x->comm->stats.stale_discarded++;
         sv_packet_trace(&recv->p, SV_TRACE_STALE, now_ns, 0, record.epoch);

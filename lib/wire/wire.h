@@ -13,6 +13,8 @@
  * - Control messages are 64 bytes. They come from any source, without posting, in order per source. The wire checks
  *   their digest (the `check` word), and drops and counts those that do not verify. The engine lives with a lost one.
  * - Buffers given to send and recv stay the caller's and must stay valid until test says SUCCESS.
+ * - A wire that learns that a rank is gone fails what is sent to it or received from it, and one poll of control
+ *   messages, with ERR_MPI and a detail that names the rank.
  * - Allowed statuses: SUCCESS, IN_PROGRESS where stated, ERR_MPI, ERR_MEMORY (open only), ERR_LIMIT. The detail names
  *   the native error.
  */
@@ -72,6 +74,7 @@ typedef struct sv_wire_ops {
 
 struct sv_wire {
     const sv_wire_ops_t *ops;
+    const char *text;          /* what messages go by, for people; the wire's, and a wrapper's as well */
     int rank, size;
     int tag_max;               /* largest tag of either channel */
     int threads_ok;            /* may be driven by a thread other than the creator's (MPI_THREAD_MULTIPLE) */

@@ -21,16 +21,11 @@ static uint64_t mix_check(uint64_t x)
 /* Not 0, because mix_check(0) is 0 and a message of zeros must not verify by accident. */
 static const uint64_t chain_start = 0x9e3779b97f4a7c15u;
 
-static uint64_t end_chain(uint64_t chain, int source, int destination)
-{
-    chain = mix_check(chain + (uint32_t)source) + 1;
-    return mix_check(chain + (uint32_t)destination);
-}
-
 uint64_t sv_wire_control_check(const sv_wire_control_t *message, int source, int destination)
 {
     uint64_t chain = chain_start;
     for (int i = 0; i < SV_WIRE_CONTROL_WORDS; i++)
         chain = mix_check(chain + message->word[i]) + 1;
-    return end_chain(chain, source, destination);
+    chain = mix_check(chain + (uint32_t)source) + 1;
+    return mix_check(chain + (uint32_t)destination);
 }

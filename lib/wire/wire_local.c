@@ -156,7 +156,12 @@ selvage_status_t sv_wire_local_open(sv_wire_world_t *world, int rank, sv_wire_t 
         sv_free(wire);
         return sv_error(SELVAGE_ERR_STATE, "rank %d of the local world has a wire already", rank);
     }
-    wire->base = (sv_wire_t){.ops = &local_ops, .rank = rank, .size = world->size, .tag_max = INT_MAX, .threads_ok = 1};
+    wire->base = (sv_wire_t){.ops = &local_ops,
+                             .text = "local",
+                             .rank = rank,
+                             .size = world->size,
+                             .tag_max = INT_MAX,
+                             .threads_ok = 1};
     wire->world = world;
     *wire_out = &wire->base;
     return SELVAGE_SUCCESS;

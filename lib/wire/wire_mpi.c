@@ -227,6 +227,7 @@ static bool says_able(const char *name, int mpich_make)
 static void query_limits(sv_wire_t *base)
 {
     int *tag_max = NULL, level = MPI_THREAD_SINGLE, found = 0;
+    base->text = "mpi";
     PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &found);
     base->tag_max = found ? *tag_max : 32767; /* the least that the standard promises */
     PMPI_Query_thread(&level);

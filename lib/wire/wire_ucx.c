@@ -19,14 +19,18 @@
 #include "wire/wire_mpi_datatype.h"
 #include "wire/wire_ucx_private.h"
 
-enum { CLOSE_SLEEP_US = 200, ARRIVE_ROUNDS = 32 };
+enum { CLOSE_SLEEP_US = 200, ARRIVE_ROUNDS = 32, WATCH_EVERY = 64 };
 
 #define CLOSE_LIMIT_NS UINT64_C(5000000000)
 
 void sv_ucx_progress(sv_wire_ucx_t *wire)
 {
-    wire->ucp->worker_progress(wire->worker);
+    wire->moved = wire->ucp->worker_progress(wire->worker) != 0;
     sv_ucx_exchange_addresses(wire);
+    if (++wire->unwatched_polls == WATCH_EVERY) {
+        wire->unwatched_polls = 0;
+        sv_ucx_watch_check(wire);
+    }
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
@@ -104,8 +108,8 @@ static bool close_endpoints(sv_wire_ucx_t *wire, bool forced)
 
 static void release_ucx(sv_wire_ucx_t *wire)
 {
-    if (wire->address)
-        wire->ucp->worker_release_address(wire->worker, wire->address);
+    sv_ucx_watch_end(wire);
+    sv_free(wire->address);
     if (wire->worker)
         wire->ucp->worker_destroy(wire->worker);
     if (wire->context)
@@ -128,8 +132,9 @@ static void ucx_close(sv_wire_t *base)
     sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
     if (!wire)
         return;
-    pthread_mutex_lock(&wire->lock);
+    sv_ucx_lock(wire);
     wire->ending = true;
+    sv_ucx_watch_say_farewell(wire);
     bool together = sv_wire_mpi_is_usable() && wire->broken == SELVAGE_SUCCESS && arrive_together(wire, 0);
     const bool quiet = close_endpoints(wire, !together);
     together = together && arrive_together(wire, 1);
@@ -137,7 +142,7 @@ static void ucx_close(sv_wire_t *base)
         sv_log(SV_LOG_WARN, "wire", "not all ranks closed their UCX wires within %d s",
                (int)(CLOSE_LIMIT_NS / 1000000000));
     wire->mpi->failed |= !together;
-    pthread_mutex_unlock(&wire->lock);
+    sv_ucx_unlock(wire);
     wire->mpi->ops->close(wire->mpi);
     if (quiet)
         release_ucx(wire);
@@ -174,7 +179,17 @@ static selvage_status_t check_ucx(const sv_wire_ucx_t *wire, ucs_status_t status
                     wire->ucp->status_string(status));
 }
 
-/* UCX looks after its peers every 20 s if nobody says more. A variable of the user's goes first. */
+/* What this wire wants otherwise than UCX. A variable of the user's goes first. */
+static const struct {
+    const char *variable, *value;
+    bool rails; /* only where any device reaches the other ranks */
+} settings[] = {
+    {"UCX_KEEPALIVE_INTERVAL", "1s", false}, /* not 20 s */
+    /* Not 1. Over TCP UCX has no rendezvous but by fragments of eager messages, so this spreads long messages over two
+       devices. Short ones go by the first. */
+    {"UCX_MAX_EAGER_RAILS", "2", true},
+};
+
 static selvage_status_t open_context(sv_wire_ucx_t *wire)
 {
     const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
@@ -182,12 +197,37 @@ static selvage_status_t open_context(sv_wire_ucx_t *wire)
                                  .estimated_num_eps = 8};
     ucp_config_t *config;
     SV_TRY(check_ucx(wire, wire->ucp->config_read(NULL, NULL, &config), "its configuration"));
-    if (!sv_config_is_set("UCX_KEEPALIVE_INTERVAL"))
-        (void)wire->ucp->config_modify(config, "KEEPALIVE_INTERVAL", "1s"); /* or as it was */
+    const bool is_safe = sv_config_is_set("UCX_NET_DEVICES") || !sv_ucx_has_bridge();
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        /* A UCX that does not know it goes on as it was. */
+        if (!sv_config_is_set(settings[i].variable) && (!settings[i].rails || is_safe))
+            (void)wire->ucp->config_modify(config, settings[i].variable + strlen("UCX_"), settings[i].value);
     const ucs_status_t status =
         wire->ucp->init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &wire->context);
     wire->ucp->config_release(config);
-    return check_ucx(wire, status, "a context");
+    SV_TRY(check_ucx(wire, status, "a context"));
+    sv_ucx_describe(wire->ucp, wire->context, wire->text, sizeof wire->text);
+    return SELVAGE_SUCCESS;
+}
+
+/* What other ranks are told: how they watch this one, and UCX's address. */
+static selvage_status_t write_address(sv_wire_ucx_t *wire)
+{
+    ucp_address_t *address;
+    sv_ucx_contact_t contact;
+    size_t bytes;
+    sv_ucx_watch_begin(wire, &contact);
+    SV_TRY(check_ucx(wire, wire->ucp->worker_get_address(wire->worker, &address, &bytes), "the worker's address"));
+    selvage_status_t status = bytes + sizeof contact <= UINT16_MAX
+                                  ? sv_calloc(1, bytes + sizeof contact, &wire->address)
+                                  : sv_error(SELVAGE_ERR_LIMIT, "UCX: an address of %zu bytes", bytes);
+    if (status == SELVAGE_SUCCESS) {
+        memcpy(wire->address, &contact, sizeof contact);
+        memcpy(wire->address + sizeof contact, address, bytes);
+        wire->address_bytes = bytes + sizeof contact;
+    }
+    wire->ucp->worker_release_address(wire->worker, address);
+    return status;
 }
 
 static selvage_status_t open_worker(sv_wire_ucx_t *wire)
@@ -195,11 +235,8 @@ static selvage_status_t open_worker(sv_wire_ucx_t *wire)
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SERIALIZED};
     SV_TRY(check_ucx(wire, wire->ucp->worker_create(wire->context, &params, &wire->worker), "a worker"));
-    SV_TRY(check_ucx(wire, wire->ucp->worker_get_address(wire->worker, &wire->address, &wire->address_bytes),
-                     "the worker's address"));
-    if (wire->address_bytes > UINT16_MAX)
-        return sv_error(SELVAGE_ERR_LIMIT, "UCX: an address of %zu bytes", wire->address_bytes);
-    return sv_ucx_control_begin(wire);
+    SV_TRY(sv_ucx_control_begin(wire));
+    return write_address(wire);
 }
 
 selvage_status_t sv_wire_ucx_create(int size, sv_wire_ucx_t **ucx_out)
@@ -230,6 +267,7 @@ void sv_wire_ucx_attach(sv_wire_ucx_t *ucx, sv_wire_t **wire_inout)
     ucx->mpi = *wire_inout;
     ucx->base = **wire_inout; /* rank, size, what threads may do */
     ucx->base.ops = &ucx_ops;
+    ucx->base.text = ucx->text;
     ucx->base.tag_max = INT32_MAX; /* a part of UCX's own tag */
     ucx->base.takes_cuda = ucx->base.takes_hip = 0;
     *wire_inout = &ucx->base;

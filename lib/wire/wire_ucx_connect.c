@@ -4,16 +4,16 @@
  * other's, by control messages of MPI's wire. Nobody waits for that: what is sent meanwhile is kept in order.
  *
  *   word 0: | magic: 16 bits | wants an answer: 16 | where in the address: 16 | length of the address: 16 |
- *   words 1 to 6: 48 bytes of the address
+ *   words 1 to 6: 48 bytes of the address, which is a contact (wire_ucx_watch.h) and UCX's own address
  *
  * The parts of an address come in order. One that was lost makes the rest of its turn useless. So who still misses an
  * address after a while tells its own once more and asks again; who has it already ignores what comes. MPI's wire has
  * checked the parts.
  *
  * Endpoints have UCX's error handling by peer. If a process or the link to it is gone, UCX says so, and the rank is
- * marked: sends to it fail, and receives from it that are waited for. Where only transports without such handling reach
- * a rank (shared memory alone), a rank that goes is found by deadlines, as on MPI's wire. So is one that goes in the
- * middle of a message.
+ * marked: sends to it fail, and receives from it that are waited for, and the next poll of control messages. UCX does
+ * not see all of it, so ranks that are connected are watched as well (wire_ucx_watch.h). Shared memory alone is without
+ * UCX's error handling: what is under way to a rank that goes stays open there.
  */
 #include <string.h>
 
@@ -25,17 +25,42 @@
 
 enum { MAGIC = 0x5543, PART_BYTES = 48, POLL_EVERY = 32, DOUBLINGS_MAX = 6 };
 
+#define POLL_NS UINT64_C(500000)
 #define ASK_AGAIN_NS UINT64_C(200000000) /* doubles with every question: the other rank may be computing */
+
+static void mark_gone(sv_ucx_peer_t *peer, ucs_status_t why, const char *what, const char *detail)
+{
+    sv_wire_ucx_t *wire = peer->wire;
+    if (wire->ending || peer->state == SV_UCX_GONE)
+        return;
+    peer->state = SV_UCX_GONE;
+    peer->why = why;
+    if (peer->left)
+        return;
+    if (!wire->lost)
+        wire->lost = peer;
+    sv_log(SV_LOG_ERROR, "wire", "rank %d is gone: %s%s: %s", peer->rank, what, detail, wire->ucp->status_string(why));
+}
 
 static void on_peer_error(void *arg, ucp_ep_h endpoint, ucs_status_t status)
 {
     sv_ucx_peer_t *peer = arg;
     (void)endpoint;
-    if (peer->wire->ending || peer->state == SV_UCX_GONE)
+    mark_gone(peer, status, "UCX says", "");
+}
+
+void sv_ucx_declare_gone(sv_ucx_peer_t *peer, ucs_status_t why, const char *device)
+{
+    sv_wire_ucx_t *wire = peer->wire;
+    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
+    if (wire->ending || peer->state != SV_UCX_CONNECTED)
         return;
-    peer->state = SV_UCX_GONE;
-    peer->why = status;
-    sv_log(SV_LOG_ERROR, "wire", "rank %d is gone: UCX says: %s", peer->rank, peer->wire->ucp->status_string(status));
+    mark_gone(peer, why, device ? "no answer any more by " : "its process has ended", device ? device : "");
+    if (peer->unwatched)
+        return; /* UCX would not force it; what is open stays so */
+    void *request = wire->ucp->ep_close_nbx(peer->endpoint, &param);
+    peer->endpoint = NULL;
+    peer->closing = UCS_PTR_IS_ERR(request) ? NULL : request;
 }
 
 static void lose_peer(sv_ucx_peer_t *peer, ucs_status_t why)
@@ -45,13 +70,28 @@ static void lose_peer(sv_ucx_peer_t *peer, ucs_status_t why)
     sv_ucx_flush_waiting(peer);
 }
 
-static void connect_peer(sv_ucx_peer_t *peer, const void *address)
+/* Which rails UCX goes by. If it does not say, all may be. */
+static void note_lanes(sv_ucx_peer_t *peer)
 {
+    const sv_wire_ucx_t *wire = peer->wire;
+    sv_ucx_resource_t lanes[SV_UCX_RESOURCES_MAX];
+    const unsigned n = sv_ucx_list_lanes(wire->ucp, peer->endpoint, lanes);
+    peer->lanes = n == 0 ? ~0u : 0;
+    for (unsigned i = 0; i < n; i++)
+        for (unsigned r = 0; r < wire->watcher.nrails && strcmp(lanes[i].transport, "tcp") == 0; r++)
+            if (strcmp(lanes[i].device, wire->watcher.rails[r].name) == 0)
+                peer->lanes |= 1u << r;
+}
+
+/* By the contact and UCX's address after it. */
+static void connect_peer(sv_ucx_peer_t *peer, const uint8_t *address)
+{
+    sv_ucx_contact_t contact;
     const sv_wire_ucx_t *wire = peer->wire;
     ucp_ep_params_t params = {
         .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
-        .address = address,
+        .address = (const ucp_address_t *)(address + sizeof contact),
         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
         .err_handler = {.cb = on_peer_error, .arg = peer}};
     ucs_status_t status = wire->ucp->ep_create(wire->worker, &params, &peer->endpoint);
@@ -68,6 +108,9 @@ static void connect_peer(sv_ucx_peer_t *peer, const void *address)
     }
     peer->state = SV_UCX_CONNECTED;
     peer->let_down = false;
+    memcpy(&contact, address, sizeof contact);
+    note_lanes(peer);
+    sv_ucx_watch_peer(peer, &contact);
     sv_ucx_flush_waiting(peer);
 }
 
@@ -123,7 +166,7 @@ selvage_status_t sv_ucx_find_peer(sv_wire_ucx_t *wire, int rank, sv_ucx_peer_t *
 static void take_address_part(sv_ucx_peer_t *peer, const sv_wire_control_t *part)
 {
     const size_t at = part->word[0] >> 16 & 0xffff, all = part->word[0] & 0xffff;
-    if (peer->state != SV_UCX_ASKED || all == 0)
+    if (peer->state != SV_UCX_ASKED || all <= sizeof(sv_ucx_contact_t))
         return;
     if (at == 0) {
         sv_free(peer->address);
@@ -172,7 +215,7 @@ static bool tell_parts(sv_ucx_peer_t *peer)
         const size_t left = wire->address_bytes - peer->told_bytes, bytes = left < PART_BYTES ? left : PART_BYTES;
         sv_wire_control_t part = {.word = {(uint64_t)MAGIC << 48 | (uint64_t)peer->asks_back << 32 |
                                            (uint64_t)peer->told_bytes << 16 | wire->address_bytes}};
-        memcpy(&part.word[1], (const uint8_t *)wire->address + peer->told_bytes, bytes);
+        memcpy(&part.word[1], wire->address + peer->told_bytes, bytes);
         const selvage_status_t status = sv_wire_control_send(wire->mpi, peer->rank, &part);
         if (status == SELVAGE_IN_PROGRESS)
             return false;
@@ -188,10 +231,28 @@ static bool tell_parts(sv_ucx_peer_t *peer)
     return true;
 }
 
+/* Other ranks' questions are not looked for with each poll: MPI's own progress costs as much as UCX's. While nothing
+   comes there is time for it, and MPI gives the core away there where it shares that. */
+static bool is_time_to_ask(sv_wire_ucx_t *wire)
+{
+    wire->idle_polls = wire->moved ? 0 : wire->idle_polls + 1;
+    if (wire->idle_polls >= POLL_EVERY) {
+        wire->idle_polls = 0;
+        return true;
+    }
+    if (++wire->polls % POLL_EVERY != 0)
+        return false;
+    const uint64_t now_ns = sv_clock_ns();
+    if (now_ns - wire->addresses_ns < POLL_NS)
+        return false;
+    wire->addresses_ns = now_ns;
+    return true;
+}
+
 void sv_ucx_exchange_addresses(sv_wire_ucx_t *wire)
 {
     if (wire->closing || wire->broken != SELVAGE_SUCCESS ||
-        (wire->nasked == 0 && sv_list_is_empty(&wire->telling) && ++wire->polls % POLL_EVERY != 0))
+        (wire->nasked == 0 && sv_list_is_empty(&wire->telling) && !is_time_to_ask(wire)))
         return;
     take_addresses(wire);
     sv_list_t *it, *safe;

@@ -14,14 +14,9 @@
 
 enum { FIRST_ARRIVALS = 64 };
 
-typedef struct sv_ucx_arrival {
-    int source;
-    sv_wire_control_t message;
-} sv_ucx_arrival_t;
-
 static selvage_status_t grow_ring(sv_wire_ucx_t *wire)
 {
-    sv_ucx_arrival_t *ring;
+    sv_ucx_control_t *ring;
     const size_t size = wire->arrivals_size ? 2 * wire->arrivals_size : FIRST_ARRIVALS;
     SV_TRY(sv_calloc(size, sizeof *ring, &ring));
     for (size_t i = 0; i < wire->narrivals; i++)
@@ -37,14 +32,14 @@ static ucs_status_t on_control(void *arg, const void *header, size_t header_byte
                                const ucp_am_recv_param_t *param)
 {
     sv_wire_ucx_t *wire = arg;
-    sv_ucx_arrival_t arrival;
+    sv_ucx_control_t arrival;
+    (void)header;
     (void)param;
-    bool good = header_bytes == sizeof arrival.source && bytes == sizeof arrival.message;
+    bool good = header_bytes == 0 && bytes == sizeof arrival;
     if (good) {
-        memcpy(&arrival.source, header, sizeof arrival.source);
-        memcpy(&arrival.message, data, sizeof arrival.message);
+        memcpy(&arrival, data, sizeof arrival);
         good = arrival.source >= 0 && arrival.source < wire->base.size &&
-               arrival.message.check == sv_wire_control_check(&arrival.message, arrival.source, wire->base.rank);
+               arrival.message.check == sv_wire_control_check(&arrival.message, (int)arrival.source, wire->base.rank);
     }
     if (!good || (wire->narrivals == wire->arrivals_size && grow_ring(wire) != SELVAGE_SUCCESS)) {
         __atomic_fetch_add(&wire->base.control_damaged, 1, __ATOMIC_RELAXED); /* statistics are read without the lock */
@@ -87,7 +82,7 @@ selvage_status_t sv_ucx_control_send(sv_wire_t *base, int peer, sv_wire_control_
     sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
     sv_ucx_operation_t *operation = NULL;
     sv_ucx_peer_t *to = NULL;
-    pthread_mutex_lock(&wire->lock);
+    sv_ucx_lock(wire);
     selvage_status_t status = sv_ucx_find_peer(wire, peer, &to);
     if (status == SELVAGE_SUCCESS && !takes_control(wire, to)) {
         sv_ucx_progress(wire);
@@ -102,10 +97,10 @@ selvage_status_t sv_ucx_control_send(sv_wire_t *base, int peer, sv_wire_control_
         operation->kind = SV_UCX_CONTROL;
         operation->peer = peer;
         operation->bytes = sizeof *message;
-        operation->control = *message;
+        operation->control = (sv_ucx_control_t){.message = *message, .source = base->rank};
         status = sv_ucx_send_operation(operation);
     }
-    pthread_mutex_unlock(&wire->lock);
+    sv_ucx_unlock(wire);
     return status;
 }
 
@@ -113,19 +108,25 @@ selvage_status_t sv_ucx_control_poll(sv_wire_t *base, int *source_out, sv_wire_c
 {
     sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
     selvage_status_t status = SELVAGE_IN_PROGRESS;
-    pthread_mutex_lock(&wire->lock);
-    if (wire->narrivals == 0)
+    sv_ucx_lock(wire);
+    if (wire->narrivals == 0 && !wire->moved)
         sv_ucx_progress(wire);
+    else
+        wire->moved = false; /* the caller answers first what has just come */
     if (wire->narrivals > 0) {
-        const sv_ucx_arrival_t *arrival = &wire->arrivals[wire->first_arrival];
-        *source_out = arrival->source;
+        const sv_ucx_control_t *arrival = &wire->arrivals[wire->first_arrival];
+        *source_out = (int)arrival->source;
         *message_out = arrival->message;
         wire->first_arrival = (wire->first_arrival + 1) % wire->arrivals_size;
         wire->narrivals--;
         status = SELVAGE_SUCCESS;
+    } else if (wire->lost) {
+        status = sv_error(SELVAGE_ERR_MPI, "UCX: rank %d is gone: %s", wire->lost->rank,
+                          wire->ucp->status_string(wire->lost->why));
+        wire->lost = NULL; /* said once; what is sent to it or received from it fails */
     } else if (wire->broken != SELVAGE_SUCCESS) {
         status = sv_error(wire->broken, "UCX wire: the wire over MPI, by which addresses come, has failed");
     }
-    pthread_mutex_unlock(&wire->lock);
+    sv_ucx_unlock(wire);
     return status;
 }

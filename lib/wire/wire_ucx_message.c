@@ -82,6 +82,9 @@ static void end_operation(sv_ucx_operation_t *operation, ucs_status_t status)
     sv_wire_ucx_t *wire = operation->wire;
     operation->over = true;
     operation->status = status;
+    if (status != UCS_OK && operation->peer != SV_WIRE_ANY_SOURCE && wire->peers[operation->peer] &&
+        wire->peers[operation->peer]->state == SV_UCX_GONE)
+        operation->status = wire->peers[operation->peer]->why; /* UCX says that it was cancelled */
     if (operation->kind != SV_UCX_CONTROL)
         return;
     if (status != UCS_OK && !wire->controls_lost && !wire->ending) {
@@ -124,15 +127,16 @@ static void take_request(sv_ucx_operation_t *operation, void *request)
 static void begin_send(sv_ucx_operation_t *operation, const sv_ucx_peer_t *peer)
 {
     sv_wire_ucx_t *wire = operation->wire;
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                                                 UCP_OP_ATTR_FIELD_MEMORY_TYPE,
                                  .cb = {.send = on_sent},
-                                 .user_data = operation};
+                                 .user_data = operation,
+                                 .memory_type = UCS_MEMORY_TYPE_HOST};
     if (operation->kind == SV_UCX_CONTROL) {
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
         param.flags = UCP_AM_SEND_FLAG_EAGER;
-        /* The source goes with it: UCX does not say whose endpoint a message came by. */
-        take_request(operation, wire->ucp->am_send_nbx(peer->endpoint, 0, &wire->base.rank, sizeof wire->base.rank,
-                                                       &operation->control, sizeof operation->control, &param));
+        take_request(operation, wire->ucp->am_send_nbx(peer->endpoint, 0, NULL, 0, &operation->control,
+                                                       sizeof operation->control, &param));
     } else {
         take_request(operation, wire->ucp->tag_send_nbx(peer->endpoint, operation->buf, operation->bytes,
                                                         operation->word, &param));
@@ -218,7 +222,7 @@ selvage_status_t sv_ucx_send(sv_wire_t *base, sv_wire_channel_t channel, const v
 {
     sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
     sv_ucx_operation_t *operation = NULL;
-    pthread_mutex_lock(&wire->lock);
+    sv_ucx_lock(wire);
     selvage_status_t status = take_operation(wire, bytes, &operation);
     if (status == SELVAGE_SUCCESS) {
         operation->kind = SV_UCX_SEND;
@@ -231,7 +235,7 @@ selvage_status_t sv_ucx_send(sv_wire_t *base, sv_wire_channel_t channel, const v
     }
     if (status == SELVAGE_SUCCESS)
         fill_request(request_out, operation);
-    pthread_mutex_unlock(&wire->lock);
+    sv_ucx_unlock(wire);
     return status;
 }
 
@@ -242,15 +246,17 @@ selvage_status_t sv_ucx_recv(sv_wire_t *base, sv_wire_channel_t channel, void *b
     sv_ucx_operation_t *operation = NULL;
     if (peer != SV_WIRE_ANY_SOURCE && (peer < 0 || peer >= base->size))
         return sv_error(SELVAGE_ERR_MPI, "UCX wire: there is no rank %d", peer);
-    pthread_mutex_lock(&wire->lock);
+    sv_ucx_lock(wire);
     selvage_status_t status = take_operation(wire, capacity, &operation);
     if (status == SELVAGE_SUCCESS) {
         const ucp_tag_t sources = tag_word(0, (1 << SOURCE_BITS) - 1, 0);
         /* Always by the callback, which is told the length. */
         const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                                                           UCP_OP_ATTR_FIELD_MEMORY_TYPE |
                                                            UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
                                            .cb = {.recv = on_received},
-                                           .user_data = operation};
+                                           .user_data = operation,
+                                           .memory_type = UCS_MEMORY_TYPE_HOST};
         operation->kind = SV_UCX_RECV;
         operation->peer = peer;
         operation->tag = tag;
@@ -261,7 +267,7 @@ selvage_status_t sv_ucx_recv(sv_wire_t *base, sv_wire_channel_t channel, void *b
                                              peer == SV_WIRE_ANY_SOURCE ? ~sources : ~(ucp_tag_t)0, &param));
         fill_request(request_out, operation);
     }
-    pthread_mutex_unlock(&wire->lock);
+    sv_ucx_unlock(wire);
     return status;
 }
 
@@ -298,7 +304,7 @@ selvage_status_t sv_ucx_test(sv_wire_t *base, sv_wire_request_t *request, size_t
     }
     sv_ucx_operation_t *operation = (sv_ucx_operation_t *)(uintptr_t)words.operation;
     selvage_status_t status = SELVAGE_IN_PROGRESS;
-    pthread_mutex_lock(&wire->lock);
+    sv_ucx_lock(wire);
     if (!operation->over)
         sv_ucx_progress(wire);
     if (!operation->over && waits_for_nobody(operation)) {
@@ -309,7 +315,7 @@ selvage_status_t sv_ucx_test(sv_wire_t *base, sv_wire_request_t *request, size_t
     }
     if (operation->over)
         status = end_request(request, operation, bytes_out);
-    pthread_mutex_unlock(&wire->lock);
+    sv_ucx_unlock(wire);
     return status;
 }
 
@@ -353,13 +359,13 @@ selvage_status_t sv_ucx_cancel(sv_wire_t *base, sv_wire_request_t *request)
     uint64_t at_work_ns = 0; /* since when it has been with UCX */
     bool over = false;
     for (bool first = true; !over; first = false) {
-        pthread_mutex_lock(&wire->lock);
+        sv_ucx_lock(wire);
         over = try_to_end(operation, first, begin_ns);
         if (at_work_ns == 0 && !waits_for_address(operation))
             at_work_ns = sv_clock_ns();
         if (over)
             sv_ucx_give(operation);
-        pthread_mutex_unlock(&wire->lock);
+        sv_ucx_unlock(wire);
         if (!over && at_work_ns && sv_clock_ns() - at_work_ns > WITHDRAW_NS)
             return SELVAGE_IN_PROGRESS;
         if (!over)

@@ -14,13 +14,14 @@
 #include "base/base_list.h"
 #include "wire/wire.h"
 #include "wire/wire_ucx.h"
+#include "wire/wire_ucx_watch.h"
 
 /* libucp's calls that are used, as it is loaded when it is asked for: programs that do not ask never have it. */
 #define SV_UCX_CALLS(X)                                                                                            \
     X(config_read) X(config_modify) X(config_release) X(init_version) X(cleanup) X(get_version_string)             \
     X(worker_create) X(worker_destroy) X(worker_get_address) X(worker_release_address) X(worker_progress)          \
     X(worker_set_am_recv_handler) X(ep_create) X(ep_close_nbx) X(tag_send_nbx) X(tag_recv_nbx) X(am_send_nbx)      \
-    X(request_check_status) X(request_cancel) X(request_free)
+    X(request_check_status) X(request_cancel) X(request_free) X(context_print_info) X(ep_print_info)
 
 typedef struct sv_ucx_library {
 #define SV_UCX_MEMBER(call) __typeof__(&ucp_##call) call;
@@ -32,7 +33,31 @@ typedef struct sv_ucx_library {
 /* SELVAGE_ERR_UNSUPPORTED if it is not there; what has been loaded stays. Any thread. */
 selvage_status_t sv_ucx_load(const sv_ucx_library_t **library_out);
 
+/* A transport on a device, such as tcp on eth0. */
+typedef struct sv_ucx_resource {
+    char transport[16];
+    char device[SV_UCX_RAIL_NAME_BYTES];
+} sv_ucx_resource_t;
+
+enum { SV_UCX_RESOURCES_MAX = 32 };
+
+/* What the context has, and what the lanes of an endpoint are; how many. There is room for SV_UCX_RESOURCES_MAX. */
+unsigned sv_ucx_list_resources(const sv_ucx_library_t *ucp, ucp_context_h context, sv_ucx_resource_t *resources_out);
+unsigned sv_ucx_list_lanes(const sv_ucx_library_t *ucp, ucp_ep_h endpoint, sv_ucx_resource_t *resources_out);
+/* What the context has, for people: UCX's version and the resources but for this process's own memory. */
+void sv_ucx_describe(const sv_ucx_library_t *ucp, ucp_context_h context, char *text, size_t text_bytes);
+
+/* A device is a bridge. Those of containers and virtual machines have one address on all machines and reach none. */
+bool sv_ucx_has_bridge(void);
+
 typedef enum sv_ucx_kind { SV_UCX_SEND, SV_UCX_RECV, SV_UCX_CONTROL } sv_ucx_kind_t;
+
+/* A control message as it travels: UCX does not say whose endpoint one came by. Its header is empty, since UCX would
+   gather one with a system call that costs more. */
+typedef struct sv_ucx_control {
+    sv_wire_control_t message;
+    int64_t source;
+} sv_ucx_control_t;
 
 /* One message under way. Those of senders wait in their peer's list until its address is there. */
 typedef struct sv_ucx_operation {
@@ -47,7 +72,7 @@ typedef struct sv_ucx_operation {
     void *request; /* of UCX; NULL: none, or over */
     bool over;
     ucs_status_t status;
-    sv_wire_control_t control; /* of a control message */
+    sv_ucx_control_t control; /* of a control message */
 } sv_ucx_operation_t;
 
 typedef struct sv_ucx_chunk sv_ucx_chunk_t;
@@ -79,6 +104,8 @@ typedef struct sv_ucx_peer {
     bool let_down;      /* a send to it was given up while it had no address */
     bool unwatched;     /* by transports that do not tell when a process goes */
     bool reported;      /* that it is gone */
+    bool left;          /* it closed its wire in order */
+    unsigned lanes;     /* bits: the rails that UCX goes by to it */
 } sv_ucx_peer_t;
 
 struct sv_wire_ucx {
@@ -88,13 +115,19 @@ struct sv_wire_ucx {
     pthread_mutex_t lock;
     ucp_context_h context;
     ucp_worker_h worker;
-    ucp_address_t *address;
+    uint8_t *address; /* contact and UCX's address, as others are told it; owned */
     size_t address_bytes;
+    sv_ucx_watcher_t watcher;
+    char text[512]; /* "ucx 1.13.1: tcp/eth0, ..." */
     sv_ucx_peer_t **peers; /* by rank; NULL: a stranger */
     sv_list_t telling;     /* peers that our address goes to */
     sv_list_t idle;        /* operations */
     sv_ucx_chunk_t *chunks;
-    uint64_t polls;
+    bool moved;            /* by the last progress: what came is looked at before the next one */
+    unsigned idle_polls;   /* since something came, or MPI's wire was asked */
+    uint64_t polls, addresses_ns; /* since when MPI's wire has not been asked */
+    unsigned unwatched_polls; /* since the watcher was asked */
+    sv_ucx_peer_t *lost; /* the first that went without a word; the next poll says so */
     unsigned nasked;       /* peers in the state ASKED */
     unsigned controls;     /* control messages that have not left */
     bool controls_lost;    /* one could not be sent, which has been said */
@@ -102,9 +135,21 @@ struct sv_wire_ucx {
     bool ending;           /* this rank closes, and others may be ahead of it */
     bool closing;          /* its endpoints are closed: nobody is connected any more */
     /* Control messages that have come: a ring that grows. */
-    struct sv_ucx_arrival *arrivals;
+    sv_ucx_control_t *arrivals;
     size_t arrivals_size, first_arrival, narrivals;
 };
+
+/* Where MPI lets one thread in at a time, nobody drives the channel MESSAGE beside the rest. Partners of each other. */
+static inline void sv_ucx_lock(sv_wire_ucx_t *wire)
+{
+    if (wire->base.threads_ok)
+        pthread_mutex_lock(&wire->lock);
+}
+static inline void sv_ucx_unlock(sv_wire_ucx_t *wire)
+{
+    if (wire->base.threads_ok)
+        pthread_mutex_unlock(&wire->lock);
+}
 
 /* Lets everything advance. With the lock. */
 void sv_ucx_progress(sv_wire_ucx_t *wire);
@@ -114,6 +159,8 @@ void sv_ucx_progress(sv_wire_ucx_t *wire);
 selvage_status_t sv_ucx_find_peer(sv_wire_ucx_t *wire, int rank, sv_ucx_peer_t **peer_out);
 /* Receives addresses, and sends the own one on. With the lock. */
 void sv_ucx_exchange_addresses(sv_wire_ucx_t *wire);
+/* The peer's process has ended, or the link that device is (or NULL): what is open to it ends with an error. */
+void sv_ucx_declare_gone(sv_ucx_peer_t *peer, ucs_status_t why, const char *device);
 /* Frees all peers. Partner: sv_ucx_find_peer(). */
 void sv_ucx_free_peers(sv_wire_ucx_t *wire);
 

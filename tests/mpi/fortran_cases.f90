@@ -56,6 +56,7 @@ contains
     call check(index(selvage_version(), '.') > 0, 'a version')
     call check(selvage_comm_rank(none) == -1 .and. selvage_comm_size(none) == -1, 'a communicator that is none')
     call check(selvage_comm_node_size(comm) >= 1, 'the size of the node')
+    call check(len(selvage_comm_wire(comm)) > 0 .and. len(selvage_comm_wire(none)) == 0, 'the wire')
     call check(selvage_device_name(selvage_comm_device(comm)) == 'soft', 'the device of the communicator')
     call selvage_exchange_create(none, exchange, error=error)
     call check(error == SELVAGE_ERR_ARGUMENT, 'an exchange of no communicator')

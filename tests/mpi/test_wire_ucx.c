@@ -2,10 +2,12 @@
 /*
  * The UCX wire: the promises that all wires make, alone and in the fault wrapper, on all ranks and on some; messages
  * that are sent before an address is there. With the argument "gone" the last rank ends without a word, and the others
- * are to hear of it. Run by tests/mpi/test_wire_ucx.sh.
+ * are to hear of it. With "stopped SECONDS" it is stopped so long, which is no error. With "cut FILE" two ranks
+ * exchange words until the link is cut, and make the file once they do. Run by test_wire_ucx.sh and test_nodes.sh.
  */
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -189,6 +191,82 @@ static void lose_rank(void)
     _exit(failed); /* MPI would wait for the other rank */
 }
 
+/* A rank that is stopped answers nobody, and is there all the same. */
+static void stop_rank(int seconds)
+{
+    sv_wire_t *wire = open_wire(MPI_COMM_WORLD);
+    sv_wire_request_t in = {{0}}, out = {{0}};
+    const int last = wire->size - 1;
+    int word = (int)getpid(), got = 0;
+    pass_words(wire, SV_WIRE_DATA);
+    if (wire->rank == last) {
+        CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &word, sizeof word, 0, TAG, &out), SELVAGE_SUCCESS);
+        CHECK_STATUS(wire_finish(wire, &out, NULL), SELVAGE_SUCCESS);
+    } else if (wire->rank == 0) {
+        CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_DATA, &got, sizeof got, last, TAG, &in), SELVAGE_SUCCESS);
+        CHECK_STATUS(wire_finish(wire, &in, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(kill(got, SIGSTOP), 0);
+        const uint64_t begin_ns = sv_clock_ns();
+        sv_backoff_t backoff = {.max_sleep_us = 1000, .oversubscribed = 1};
+        CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &word, sizeof word, last, TAG, &out), SELVAGE_SUCCESS);
+        while (sv_clock_ns() - begin_ns < (uint64_t)seconds * UINT64_C(1000000000)) {
+            sv_wire_control_t message;
+            int source;
+            CHECK_STATUS(sv_wire_control_poll(wire, &source, &message), SELVAGE_IN_PROGRESS);
+            sv_backoff(&backoff);
+        }
+        CHECK_EQ(kill(got, SIGCONT), 0);
+        CHECK_STATUS(wire_finish(wire, &out, NULL), SELVAGE_SUCCESS);
+    }
+    if (wire->rank == last) {
+        CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_DATA, &got, sizeof got, 0, TAG, &in), SELVAGE_SUCCESS);
+        CHECK_STATUS(wire_finish(wire, &in, NULL), SELVAGE_SUCCESS);
+    }
+    pass_words(wire, SV_WIRE_DATA);
+    wire->ops->close(wire);
+    MPI_Finalize();
+}
+
+/* Words to and fro until somebody cuts the link; the file says that they go. Both ranks are to name the other. */
+static void lose_link(const char *file)
+{
+    enum { LONG_S = 10, GOING = 100 };
+    sv_wire_t *wire = open_wire(MPI_COMM_WORLD);
+    sv_wire_control_t message;
+    selvage_status_t status = SELVAGE_SUCCESS;
+    uint64_t good_ns = sv_clock_ns();
+    char name[32];
+    snprintf(name, sizeof name, "rank %d", wire_next(wire));
+    for (int i = 0; status == SELVAGE_SUCCESS; i++) {
+        sv_wire_request_t in = {{0}}, out = {{0}};
+        sv_backoff_t backoff = {.max_sleep_us = 50, .oversubscribed = 1};
+        int got, sent = i, source;
+        good_ns = sv_clock_ns();
+        status = sv_wire_recv(wire, SV_WIRE_DATA, &got, sizeof got, wire_previous(wire), TAG, &in);
+        if (status == SELVAGE_SUCCESS)
+            status = sv_wire_send(wire, SV_WIRE_DATA, &sent, sizeof sent, wire_next(wire), TAG, &out);
+        if (status == SELVAGE_SUCCESS)
+            status = wire_finish(wire, &out, NULL);
+        /* As one who waits for a control message; the receive is looked at when that says no more. */
+        while (status == SELVAGE_SUCCESS && (status = sv_wire_control_poll(wire, &source, &message)) ==
+               SELVAGE_IN_PROGRESS && (status = sv_wire_test(wire, &in, NULL)) == SELVAGE_IN_PROGRESS) {
+            wire_step(&backoff, good_ns, "a cut link");
+            status = SELVAGE_SUCCESS;
+        }
+        FILE *made = i == GOING && wire->rank == 0 ? fopen(file, "w") : NULL;
+        if (made)
+            fclose(made);
+    }
+    CHECK_STATUS(status, SELVAGE_ERR_MPI);
+    CHECK(strstr(selvage_error_detail(), name) != NULL);
+    CHECK(sv_clock_ns() - good_ns < LONG_S * UINT64_C(1000000000));
+    printf("rank %d: told after %.1f s: %s\n", wire->rank, (double)(sv_clock_ns() - good_ns) / 1e9,
+           selvage_error_detail());
+    const int failed = check_report("test_wire_ucx cut");
+    fflush(NULL);
+    _exit(failed);
+}
+
 int main(int argc, char **argv)
 {
     sv_wire_ucx_t *ucx = NULL;
@@ -206,6 +284,12 @@ int main(int argc, char **argv)
     CHECK_EQ(sv_memory_live(), 0);
     if (argc > 1 && strcmp(argv[1], "gone") == 0)
         lose_rank();
+    if (argc > 2 && strcmp(argv[1], "cut") == 0)
+        lose_link(argv[2]);
+    if (argc > 2 && strcmp(argv[1], "stopped") == 0) {
+        stop_rank(atoi(argv[2]));
+        return check_report("test_wire_ucx stopped");
+    }
     keep_promises(MPI_COMM_WORLD, false);
     keep_promises(MPI_COMM_WORLD, true);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);

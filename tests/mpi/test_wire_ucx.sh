@@ -36,6 +36,14 @@ esac
 RUN_MPI_FLAGS=$keep bash "$top_srcdir/scripts/run-mpi" -n 3 -t 240 "$program" gone >"$dir/out" 2>&1
 [ "$(grep -c '^test_wire_ucx gone: .* 0 failed' "$dir/out")" -eq 2 ] ||
     { cat "$dir/out"; echo "FAIL: a rank that has gone was not named to both others"; failed=1; }
+grep 'told after' "$dir/out"
+# Shared memory alone tells of no process that goes; the wire's own connections do.
+UCX_TLS=posix,sysv,cma,self UCX_LOG_LEVEL=fatal RUN_MPI_FLAGS=$keep bash "$top_srcdir/scripts/run-mpi" -n 3 -t 240 \
+    "$program" gone >"$dir/out" 2>&1
+[ "$(grep -c '^test_wire_ucx gone: .* 0 failed' "$dir/out")" -eq 2 ] ||
+    { cat "$dir/out"; echo "FAIL: a rank that has gone, by shared memory, was not named to both others"; failed=1; }
+grep 'told after' "$dir/out"
+succeeds "a rank that is stopped" 2 "$program" stopped "${STOPPED_S:-3}"
 
 export SELVAGE_WIRE=ucx SELVAGE_RANKS_PER_NODE=1 SELVAGE_DEVICE=${SELVAGE_DEVICE:-soft}
 succeeds "smoke" 2 "$top_builddir/tools/selvage-smoke" --sizes 4K,1M

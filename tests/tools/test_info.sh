@@ -104,11 +104,18 @@ quiet
 says "^selvage-info $(cat "$top_srcdir/VERSION")\$"
 says '^build .*plug-ins in /'
 says '^MPI .*MPI_THREAD_'
+says '^wire  *mpi (SELVAGE_WIRE is auto'
 says '^job  *1 rank on 1 host'
 says '^  soft  *1 here, chosen'
 says '^     0  .* soft '
 says '^  self  *1 pair:  a rank to itself'
 says '^SELVAGE_DEVICE '
+
+# Over UCX, where this build has it.
+if grep -q '^build .*UCX yes' "$work/out" && SELVAGE_WIRE=ucx "$info" >/dev/null 2>&1; then
+    SELVAGE_WIRE=ucx alone 0
+    says '^wire  *ucx [0-9.]*, by [a-z].*/.* (SELVAGE_WIRE asks for it)'
+fi
 
 # Four ranks: the matrix, and its reasons.
 under 4 0
@@ -126,6 +133,7 @@ json '({row["why"] for row in run["routes"] if row["route"] == "staged"} ==
 json 'len(run["peer_access"]) == 16 and all(row["possible"] and row["same_host"] for row in run["peer_access"])'
 json 'all(m["gpu_ranks"] is None for m in run["members"])'
 json 'all(m["device"] == "soft" and m["host"] and m["cores"] and m["error"] is None for m in run["members"])'
+json 'run["wire"].startswith("mpi ")'
 json 'run["mpi"]["thread_level"].startswith("MPI_THREAD_") and run["version"] and "hwloc" in run["build"]'
 SELVAGE_ROUTE=shared under 2 0 --json
 json 'routes[0, 1] == "shared" and run["routes"][1]["why"] == "SELVAGE_ROUTE asks for it"'

@@ -115,6 +115,13 @@ static void check_allowed(void)
     CHECK(strlen(small) < sizeof small);
 }
 
+static void check_order(const char *list, const char *nic, const char *wanted)
+{
+    char text[64];
+    info_locality_near_first(list, nic, text, sizeof text);
+    CHECK_STR(text, wanted);
+}
+
 int main(void)
 {
     char command[128];
@@ -126,6 +133,11 @@ int main(void)
     check_unknown(root, "");
     check_unknown("/nowhere", "0000:02:00.0");
     check_allowed();
+    check_order("tcp/eth0, rc_verbs/mlx5_1:1", "mlx5_1", "rc_verbs/mlx5_1:1, tcp/eth0");
+    check_order("tcp/eth0, tcp/eth1", "eth1", "tcp/eth1, tcp/eth0");
+    check_order("tcp/eth10, tcp/eth1", "eth1", "tcp/eth1, tcp/eth10");
+    check_order("tcp/eth0, posix/memory", "", "tcp/eth0, posix/memory");
+    check_order("", "eth0", "");
     snprintf(command, sizeof command, "rm -rf '%s'", root);
     CHECK_EQ(system(command), 0);
     return check_report("info_parts");

@@ -5,6 +5,7 @@
  * a communicator, which is collective; everything else is reported all the same.
  */
 #include "tools/info/info_job.h"
+#include "tools/info/info_print.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,6 +172,21 @@ static void collect_rows(info_job_t *info)
     tool_poll(job, &request, 1);
 }
 
+/* UCX's devices in the order of their distance from the GPU of rank 0. */
+static void find_wire(info_job_t *info)
+{
+    char list[512], asked[32];
+    const char *text = selvage_comm_wire(info->comm), *devices = strstr(text, ": ");
+    if (info->job.rank != 0)
+        return;
+    info_setting_value("SELVAGE_WIRE", asked, sizeof asked);
+    info_locality_near_first(devices ? devices + 2 : "", info->ranks[0].near.nic, list, sizeof list);
+    snprintf(info->wire, sizeof info->wire, "%.*s%s%s%s", devices ? (int)(devices - text) : (int)strlen(text), text,
+             devices ? ", by " : "", list,
+             strcmp(asked, "auto") == 0 ? " (SELVAGE_WIRE is auto: MPI is what needs nothing else)"
+                                        : " (SELVAGE_WIRE asks for it)");
+}
+
 /* Any error here is one of all ranks: creating and committing agree. */
 static selvage_status_t find_routes(info_job_t *info)
 {
@@ -179,6 +195,7 @@ static selvage_status_t find_routes(info_job_t *info)
     selvage_status_t status = selvage_comm_create(info->job.comm, &params, &info->comm);
     if (status != SELVAGE_SUCCESS)
         return status;
+    find_wire(info);
     tool_try(&info->job, "exchange_create", selvage_exchange_create(info->comm, NULL, &ex));
     tool_try(&info->job, "declare", declare(info, ex));
     status = selvage_exchange_commit(ex);

@@ -41,6 +41,7 @@ typedef struct info_cell {
 typedef struct info_job {
     tool_job_t job;
     char mpi[128], thread_level[32];
+    char wire[640]; /* what host messages go by on rank 0, and why; "" if no communicator was made */
     int mpi_version, mpi_subversion;
     info_device_t devices[INFO_DEVICES];
     info_rank_t *ranks; /* one per rank, on rank 0; owned */

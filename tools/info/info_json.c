@@ -18,7 +18,8 @@ static void write_job(FILE *file, const info_job_t *info)
     write_pair(file, ",\n  \"mpi\": {", "library", info->mpi);
     fprintf(file, ", \"standard\": \"%d.%d\"", info->mpi_version, info->mpi_subversion);
     write_pair(file, ", ", "thread_level", info->thread_level);
-    fprintf(file, "},\n  \"ranks\": %d,\n  \"hosts\": %d,\n  \"cores_per_host\": %d,\n  \"crowded\": %s", job->size,
+    write_pair(file, "},\n  ", "wire", info->wire);
+    fprintf(file, ",\n  \"ranks\": %d,\n  \"hosts\": %d,\n  \"cores_per_host\": %d,\n  \"crowded\": %s", job->size,
             job->hosts, job->host_cores, job->oversubscribed ? "true" : "false");
 }
 

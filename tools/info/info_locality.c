@@ -99,6 +99,30 @@ void info_locality_find(const char *sys_root, const char *bus_id, info_locality_
     *locality_out = locality;
 }
 
+/* "transport/device" or "transport/device:port" */
+static int is_by_device(const char *item, size_t item_bytes, const char *nic)
+{
+    const char *slash = memchr(item, '/', item_bytes);
+    const size_t length = strlen(nic), left = slash ? item_bytes - (size_t)(slash + 1 - item) : 0;
+    return length > 0 && left >= length && memcmp(slash + 1, nic, length) == 0 &&
+           (left == length || slash[1 + length] == ':');
+}
+
+void info_locality_near_first(const char *list, const char *nic, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int near = 1; near >= 0; near--) {
+        for (const char *item = list; *item;) {
+            const size_t bytes = strcspn(item, ",");
+            if (is_by_device(item, bytes, nic) == near && used < text_bytes)
+                used += (size_t)snprintf(text + used, text_bytes - used, "%s%.*s", used ? ", " : "", (int)bytes, item);
+            item += bytes;
+            item += strspn(item, ", ");
+        }
+    }
+}
+
 void info_locality_allowed(char *text, size_t text_bytes)
 {
     cpu_set_t set;

@@ -17,6 +17,9 @@ typedef struct info_locality {
 /* Looks a PCI address up below sys_root, which is "/sys" but in tests. */
 void info_locality_find(const char *sys_root, const char *bus_id, info_locality_t *locality_out);
 
+/* Puts what is by the device `nic` first: of "tcp/eth0, rc_verbs/mlx5_1:1" by mlx5_1 the second. */
+void info_locality_near_first(const char *list, const char *nic, char *text, size_t text_bytes);
+
 /* The cores that this process may run on, as a list of ranges; cut with "..." where it does not fit. */
 void info_locality_allowed(char *text, size_t text_bytes);
 

@@ -45,6 +45,8 @@ static void print_head(FILE *file, const info_job_t *info)
     fprintf(file, "build     %s\n", selvage_version_build());
     fprintf(file, "MPI       %s (MPI %d.%d), %s\n", info->mpi, info->mpi_version, info->mpi_subversion,
             info->thread_level);
+    if (info->wire[0])
+        fprintf(file, "wire      %s\n", info->wire);
     fprintf(file, "job       %d rank%s on %d host%s, %d core%s a host%s\n", job->size, plural(job->size), job->hosts,
             plural(job->hosts), job->host_cores, plural(job->host_cores),
             job->oversubscribed ? ", more ranks than cores" : "");

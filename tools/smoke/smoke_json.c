@@ -38,7 +38,9 @@ static void write_head(FILE *file, const smoke_run_t *run)
             job->hosts, job->host_size, selvage_comm_node_size(run->comm));
     fprintf(file, "  \"cores_per_host\": %d,\n  \"crowded\": %s,\n  \"speed_judges\": %s,\n  \"checksum_off\": %s,\n",
             job->host_cores, truth(job->oversubscribed), truth(run->speed_judges), truth(run->options.no_checksum));
-    fprintf(file, "  \"wire_gbs\": ");
+    fprintf(file, "  \"wire\": ");
+    tool_json_text(file, selvage_comm_wire(run->comm));
+    fprintf(file, ",\n  \"wire_gbs\": ");
     write_known(file, run->wire.gbs > 0 ? run->wire.gbs : -1, 0);
     fprintf(file, ",\n  \"wire_source\": ");
     tool_json_text(file, run->wire.source);

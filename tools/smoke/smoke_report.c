@@ -48,6 +48,7 @@ static void print_notes(FILE *out, const smoke_run_t *run)
         fprintf(out, "wire: %.4g GB/s per host, says %s\n", run->wire.gbs, run->wire.source);
     else
         fprintf(out, "wire: unknown; --wire-gbs gives its peak\n");
+    fprintf(out, "host messages go by %s\n", selvage_comm_wire(run->comm));
     if (run->sizes_dropped)
         fprintf(out, "note: the largest %d of the usual sizes left out, the host has not enough memory for %d ranks\n",
                 run->sizes_dropped, job->host_size);
