@@ -27,7 +27,7 @@ enum {
 };
 enum { SV_CONFIG_PROGRESS_INLINE, SV_CONFIG_PROGRESS_THREAD };
 enum { SV_CONFIG_PROGRESS_SLEEP_WAKE, SV_CONFIG_PROGRESS_SLEEP_TIMER };
-enum { SV_CONFIG_PROGRESS_CROWD_THREADS, SV_CONFIG_PROGRESS_CROWD_RANKS };
+enum { SV_CONFIG_PROGRESS_OVERSUBSCRIBED_THREADS, SV_CONFIG_PROGRESS_OVERSUBSCRIBED_RANKS };
 enum { SV_CONFIG_SPIN_AUTO, SV_CONFIG_SPIN_YIELD, SV_CONFIG_SPIN_BUSY };
 enum { SV_CONFIG_GPU_SHARED_AUTO, SV_CONFIG_GPU_SHARED_ON, SV_CONFIG_GPU_SHARED_OFF };
 enum { SV_CONFIG_WIRE_AUTO, SV_CONFIG_WIRE_MPI, SV_CONFIG_WIRE_UCX };
@@ -51,7 +51,7 @@ typedef struct sv_config {
     uint64_t direct_message_bytes;
     int wire, ranks_per_node, checksum, retry_max;
     double retry_timeout_ms, timeout_s;
-    int progress, progress_sleep, progress_idle_us, progress_idle_turns, progress_crowd;
+    int progress, progress_sleep, progress_idle_us, progress_idle_turns, progress_oversubscribed;
     int spin, gpu_shared, numa;
     uint64_t segment_bytes;
     int segment_slots;

@@ -48,7 +48,7 @@
       "longest sleep of the progress thread that is woken, while nothing is under way, us")                            \
     X(PROGRESS_IDLE_TURNS, progress_idle_turns, INT, "300", "1..1000000", 0,                                           \
       "turns without work after which the progress thread sleeps, if nothing is under way")                            \
-    X(PROGRESS_CROWD, progress_crowd, CHOICE, "threads", "threads|ranks", 0,                                           \
+    X(PROGRESS_OVERSUBSCRIBED, progress_oversubscribed, CHOICE, "threads", "threads|ranks", 0,                         \
       "what is counted against the cores when there are progress threads: these as well, or ranks alone")              \
     X(SPIN, spin, CHOICE, "auto", "auto|yield|busy", 0,                                                                \
       "how waits poll: yield at once, or spin first; auto yields when ranks outnumber cores")                          \

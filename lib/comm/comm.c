@@ -145,7 +145,7 @@ static selvage_status_t init_progress(selvage_comm_t *comm)
                                          .idle_turns = (unsigned)config->progress_idle_turns,
                                          .idle_us = (unsigned)config->progress_idle_us};
     /* A rank is two threads then, and one that only pauses may keep the other one's core. */
-    if (params.threaded && config->progress_crowd == SV_CONFIG_PROGRESS_CROWD_THREADS)
+    if (params.threaded && config->progress_oversubscribed == SV_CONFIG_PROGRESS_OVERSUBSCRIBED_THREADS)
         comm->topology.oversubscribed = 2 * comm->topology.host_size > comm->topology.cores;
     return sv_progress_init(&comm->progress, &params, &comm->topology, &progress_ops, comm);
 }

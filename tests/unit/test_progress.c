@@ -180,7 +180,7 @@ static void check_posts(bool by_timer)
     sv_progress_fini(&engine.progress);
 }
 
-/* Calls one after another, on a crowded machine: both sides sleep almost at once, and each is woken by the other. */
+/* Calls one after another, where threads outnumber cores: both sides sleep almost at once, and wake each other. */
 static void check_calls(void)
 {
     enum { CALLS = 2000 };
