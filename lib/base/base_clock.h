@@ -14,7 +14,7 @@ void sv_clock_sleep_until_ns(uint64_t ns);
 /*
  * The back-off. A caller that finds nothing to do calls sv_backoff(&r) again and again, and sv_backoff_reset(&r) when
  * it found work. The first calls execute the processor's pause instruction, later ones sched_yield(). Then come sleeps
- * that double from 1 to max_sleep_us. With oversubscribed set (more ranks than cores) it yields from the first call.
+ * that double from 1 to max_sleep_us. With oversubscribed set (more threads than cores) it yields from the first call.
  */
 typedef struct sv_backoff {
     unsigned idle;

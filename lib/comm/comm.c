@@ -129,13 +129,19 @@ bool sv_comm_poll(void *arg)
     return poll_all(comm, comm->exchanges_ops->needs_control(comm));
 }
 
-static bool is_comm_idle(void *arg)
+/* Messages may come at any time to who has exchanged any, and their senders repeat what is not acknowledged within
+   20 ms. UCX moves nothing while nobody polls. Exchanges have rare words only. */
+static unsigned comm_idle_us(void *arg)
 {
+    enum { MESSAGES_US = 5000, EXCHANGES_US = 1000000 };
     selvage_comm_t *comm = arg;
-    return comm->exchanges_ops->is_idle(comm) && (!messages_of(comm) || comm->messages_ops->is_idle(messages_of(comm)));
+    if (!comm->exchanges_ops->is_idle(comm) ||
+        (messages_of(comm) && !comm->messages_ops->is_idle(messages_of(comm))))
+        return 0;
+    return messages_of(comm) || comm->config.wire == SV_CONFIG_WIRE_UCX ? MESSAGES_US : EXCHANGES_US;
 }
 
-static const sv_progress_ops_t progress_ops = {.poll = sv_comm_poll, .is_idle = is_comm_idle};
+static const sv_progress_ops_t progress_ops = {.poll = sv_comm_poll, .idle_us = comm_idle_us};
 
 static selvage_status_t init_progress(selvage_comm_t *comm)
 {

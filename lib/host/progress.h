@@ -37,7 +37,9 @@ typedef struct sv_work {
 /* What the engine is asked, where it lives. */
 typedef struct sv_progress_ops {
     bool (*poll)(void *arg);    /* advances everything; whether anything moved */
-    bool (*is_idle)(void *arg); /* nothing is under way that a poll could advance, but for what other ranks may send */
+    /* How long the thread may sleep, by what other ranks may send, while nothing is under way that a poll could advance;
+       0 if something is. */
+    unsigned (*idle_us)(void *arg);
 } sv_progress_ops_t;
 
 /* How a thread waits; inline nothing of it matters. */

@@ -4,7 +4,8 @@
  * state runs on it. With nothing to do it pauses, yields, and then sleeps, longer and longer:
  *
  *   something is under way    BUSY_SLEEP_US at most, since nothing wakes it when a message arrives
- *   the engine is idle        idle_us at most: what other ranks want of this one then are rare words that may wait
+ *   the engine is idle        idle_us at most, the engine's or the user's: what other ranks want of this one then are
+ *                             rare words that may wait, or messages, which they would send again
  *
  * Work that is handed over wakes it, and it wakes the application's thread that waits for it.
  */
@@ -53,12 +54,13 @@ static void wait_for_work(sv_progress_t *progress)
     }
     const unsigned us = sv_backoff_turn(backoff);
     if (us == 0) {
-        if (backoff->idle == params->idle_turns && progress->ops->is_idle(progress->arg))
+        if (backoff->idle == params->idle_turns && progress->ops->idle_us(progress->arg) > 0)
             sv_backoff_skip_to_sleep(backoff);
         return;
     }
     sv_sleeper_announce(&progress->sleeper);
-    const unsigned most_us = progress->ops->is_idle(progress->arg) ? params->idle_us : BUSY_SLEEP_US;
+    const unsigned idle_us = progress->ops->idle_us(progress->arg);
+    const unsigned most_us = idle_us == 0 ? BUSY_SLEEP_US : idle_us < params->idle_us ? idle_us : params->idle_us;
     /* Partner: the release in sv_progress_fini(). */
     if (!sv_ring_is_empty(&progress->ring) || atomic_load_explicit(&progress->stop, memory_order_acquire))
         sv_sleeper_cancel(&progress->sleeper);

@@ -31,7 +31,7 @@ typedef struct sv_topology {
     int node_size;
     int node_index;        /* position of this rank in node_ranks */
     int cores;             /* cores this process may use */
-    bool oversubscribed;   /* more ranks on the machine than cores */
+    bool oversubscribed;   /* more ranks, or progress threads and ranks, than cores */
     int gpu_ranks;         /* ranks of the machine on this rank's GPU, this one included; 0: no GPU, or not asked */
     bool shares_gpu;       /* gpu_ranks > 1: no kernel of this rank may wait for another rank's */
     bool guesses_gpus;     /* shares_gpu is a guess: no rank has heard of the others' GPUs */

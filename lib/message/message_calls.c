@@ -36,9 +36,14 @@ static selvage_status_t enter_engine(selvage_comm_t *comm, sv_message_engine_t *
     return status;
 }
 
+/* Whatever a call has left to do, a request or an acknowledgement, a sleeping progress thread is to hear of. */
 static selvage_status_t leave_engine(sv_message_engine_t *engine, selvage_status_t status)
 {
+    const bool has_work = sv_message_has_work(engine);
+    sv_progress_t *progress = &engine->comm->progress;
     pthread_mutex_unlock(&engine->lock);
+    if (has_work)
+        sv_progress_wake(progress);
     return status;
 }
 
@@ -85,7 +90,6 @@ static selvage_status_t conclude_call(selvage_request_t *request, selvage_status
     }
     sv_message_group_launch_old(engine);
     engine->called_ns = sv_clock_ns();
-    sv_progress_wake(&engine->comm->progress); /* after the request is open */
     return leave_engine(engine, status);
 }
 

@@ -278,8 +278,9 @@ selvage_status_t sv_ctrl_poll(sv_message_engine_t *engine, bool *moved)
     enum { TURNS = 4 };
     SV_TRY(sv_shm_poll(engine, moved));
     /* A query to the wire takes longer than all polls of shared segments, and control messages of the node do not come
-       by it. */
-    if (sv_list_is_empty(&engine->shm_peers) || !engine->ring.posted || engine->polls++ % TURNS == 0)
+       by it. Where nothing is open, polls may be rare. */
+    if (sv_list_is_empty(&engine->shm_peers) || !engine->ring.posted || engine->open == 0 ||
+        engine->polls++ % TURNS == 0)
         SV_TRY(poll_ring(engine, moved));
     SV_TRY(poll_loopback(engine, moved));
     SV_TRY(reap_sends(engine));
@@ -312,14 +313,18 @@ void sv_ctrl_cancel(sv_message_engine_t *engine)
 /* --- what is left to do ------------------------------------------------------------------------------------------- */
 
 /* Retired requests are not open: what was lent to them is looked after at the end. */
+bool sv_message_has_work(const sv_message_engine_t *engine)
+{
+    return engine->broken == SELVAGE_SUCCESS &&
+           (engine->open > 0 || !sv_list_is_empty(&engine->in_flight) || !sv_list_is_empty(&engine->loopback) ||
+            !sv_list_is_empty(&engine->unacked.peers) || !sv_list_is_empty(&engine->unacked.ack_due));
+}
+
 bool sv_message_is_idle(sv_message_engine_t *engine)
 {
     if (pthread_mutex_trylock(&engine->lock) != 0)
         return false;
-    const bool idle = engine->broken != SELVAGE_SUCCESS ||
-                      (engine->open == 0 && sv_list_is_empty(&engine->in_flight) &&
-                       sv_list_is_empty(&engine->loopback) && sv_list_is_empty(&engine->unacked.peers) &&
-                       sv_list_is_empty(&engine->unacked.ack_due));
+    const bool idle = !sv_message_has_work(engine);
     pthread_mutex_unlock(&engine->lock);
     return idle;
 }

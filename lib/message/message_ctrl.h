@@ -121,8 +121,9 @@ selvage_status_t sv_ctrl_ack(sv_message_engine_t *engine, int rank, uint64_t num
 selvage_status_t sv_ctrl_poll(sv_message_engine_t *engine, bool *moved);
 /* Withdraws what is posted and in flight. */
 void sv_ctrl_cancel(sv_message_engine_t *engine);
-/* Whether polls have nothing to do: no request is open, no acknowledgement awaited or owed. Any thread. False while
-   another one is inside. */
+/* Whether polls have something to do: a request is open, an acknowledgement awaited or owed. With the lock. */
+bool sv_message_has_work(const sv_message_engine_t *engine);
+/* That they have not. Any thread. False while another one is inside. */
 bool sv_message_is_idle(sv_message_engine_t *engine);
 
 #endif

@@ -269,7 +269,7 @@ typedef struct sv_message_stats {
     sv_message_arrived_t arrived;
     sv_message_counts_t counts;
     uint64_t resent;
-    uint32_t open_most, chunks_most; /* requests, and staging buffers, at the same time */
+    uint32_t open_most, chunks_most; /* requests at the same time; staging buffers, those of sends and of receives */
 } sv_message_stats_t;
 /* A copy of the statistics; zeros if there is no engine yet. Takes the lock; any thread. */
 sv_message_stats_t sv_message_stats(selvage_comm_t *comm);

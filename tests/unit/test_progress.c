@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The progress thread without an engine: work that is posted to a thread in a long sleep is run at once, and so is what
- * somebody made and woke it for; while something is under way it looks again and again; who waits for it is woken.
- * Of many wake-ups none is lost. With sleeps on the clock alone the same work is done. The last two are also built with
+ * The sleeper by itself: of many wake-ups none is lost. The progress thread without an engine: work that is posted
+ * wakes a thread that sleeps, and so does who made something; while something is under way it looks again and again;
+ * who waits for it is woken. With sleeps on the clock alone the same work is done. Posts and calls are also built with
  * a ring of two entries, which is full all the time.
  */
 #include <sched.h>
@@ -14,8 +14,9 @@
 #include "host/progress.h"
 
 enum {
-    LONG_US = 2000000, /* of a sleep; a wake-up that is lost costs as much */
-    SOON_MS = 1500,    /* and this is generous for one that is not, on a machine that is busy otherwise */
+    LONG_US = 2000000, /* of a sleep of the progress thread */
+    NEVER_US = 20000000, /* of a sleeper's: a wake-up that is lost costs as much */
+    LIMIT_S = 60,      /* of many that are not, on a machine that is busy otherwise */
     POSTS = 20000
 };
 
@@ -38,13 +39,13 @@ static bool poll_engine(void *arg)
     return moved;
 }
 
-static bool is_engine_idle(void *arg)
+static unsigned engine_idle_us(void *arg)
 {
     engine_t *engine = arg;
-    return !atomic_load(&engine->busy);
+    return atomic_load(&engine->busy) ? 0 : LONG_US;
 }
 
-static const sv_progress_ops_t ops = {.poll = poll_engine, .is_idle = is_engine_idle};
+static const sv_progress_ops_t ops = {.poll = poll_engine, .idle_us = engine_idle_us};
 
 static void begin(engine_t *engine, bool by_timer)
 {
@@ -60,7 +61,61 @@ static void pause_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-/* Sleeps double, so that by then the thread is in one that would last until long after the end of the test. */
+/* --- the sleeper -------------------------------------------------------------------------------------------------- */
+
+typedef struct rounds {
+    sv_sleeper_t sleeper;
+    _Atomic long made, taken;
+} rounds_t;
+
+enum { ROUNDS = 3000 };
+
+static void *sleep_and_take(void *arg)
+{
+    rounds_t *rounds = arg;
+    for (long round = 1; round <= ROUNDS; round++) {
+        while (atomic_load(&rounds->made) < round) {
+            sv_sleeper_announce(&rounds->sleeper);
+            if (atomic_load(&rounds->made) < round)
+                CHECK(sv_sleeper_sleep(&rounds->sleeper, NEVER_US) || atomic_load(&rounds->made) == round);
+            else
+                sv_sleeper_cancel(&rounds->sleeper);
+        }
+        atomic_store(&rounds->taken, round);
+    }
+    return NULL;
+}
+
+/* At random times, so that some come just before the other one sleeps. */
+static void check_sleeper(void)
+{
+    rounds_t rounds = {.made = 0};
+    pthread_t thread;
+    unsigned seed = 7;
+    const uint64_t began_ns = sv_clock_ns();
+    sv_sleeper_init(&rounds.sleeper);
+    CHECK_EQ(pthread_create(&thread, NULL, sleep_and_take, &rounds), 0);
+    for (long round = 1; round <= ROUNDS; round++) {
+        while (atomic_load(&rounds.taken) != round - 1)
+            sched_yield();
+        seed = seed * 1103515245u + 12345u;
+        for (unsigned turns = seed >> 16 & 0x3ff; turns > 0; turns--)
+            sv_pause();
+        atomic_store(&rounds.made, round);
+        sv_sleeper_wake(&rounds.sleeper);
+    }
+    pthread_join(thread, NULL);
+    CHECK((sv_clock_ns() - began_ns) / 1000000000 < LIMIT_S);
+}
+
+/* --- the thread --------------------------------------------------------------------------------------------------- */
+
+static bool is_asleep(engine_t *engine)
+{
+    return atomic_load(&engine->progress.sleeper.asleep) == 1;
+}
+
+/* Sleeps double, so that by then the thread is in one of a tenth of a second at least. */
 static void let_it_sleep(engine_t *engine)
 {
     long before;
@@ -81,22 +136,23 @@ static void check_woken(void)
 {
     engine_t engine;
     long calls = 0;
+    sv_work_t work = {.run = count_call, .arg = &calls};
     begin(&engine, false);
-    /* 1. By work. */
+    /* 1. By work: it is told, or has done it and may sleep again. */
     let_it_sleep(&engine);
-    uint64_t began = sv_clock_ns();
-    sv_progress_call(&engine.progress, count_call, &calls);
-    CHECK((sv_clock_ns() - began) / 1000000 < SOON_MS);
+    sv_progress_post(&engine.progress, &work);
+    CHECK(!is_asleep(&engine) || atomic_load(&work.done));
+    while (!atomic_load(&work.done))
+        sched_yield();
     CHECK_EQ(calls, 1);
     /* 2. By somebody who made something that polls advance. */
     let_it_sleep(&engine);
     atomic_store(&engine.busy, true);
     atomic_store(&engine.made, 1);
-    began = sv_clock_ns();
     sv_progress_wake(&engine.progress);
-    while (atomic_load(&engine.taken) != 1 && (sv_clock_ns() - began) / 1000000 < SOON_MS)
+    CHECK(!is_asleep(&engine) || atomic_load(&engine.taken) == 1);
+    while (atomic_load(&engine.taken) != 1)
         sched_yield();
-    CHECK_EQ(atomic_load(&engine.taken), 1);
     /* 3. While that is under way it looks by itself. */
     atomic_store(&engine.busy, true);
     sv_progress_wake(&engine.progress);
@@ -106,9 +162,7 @@ static void check_woken(void)
     atomic_store(&engine.busy, false);
     /* 4. By the end. */
     let_it_sleep(&engine);
-    began = sv_clock_ns();
     sv_progress_fini(&engine.progress);
-    CHECK((sv_clock_ns() - began) / 1000000 < SOON_MS);
 }
 
 /* --- who waits ---------------------------------------------------------------------------------------------------- */
@@ -195,7 +249,7 @@ static void check_calls(void)
         sv_progress_call(&engine.progress, count_call, &runs);
     }
     CHECK_EQ(runs, CALLS);
-    CHECK((sv_clock_ns() - began) / 1000000000 < 60); /* a wake-up lost in each would take more than an hour */
+    CHECK((sv_clock_ns() - began) / 1000000000 < LIMIT_S);
     sv_progress_fini(&engine.progress);
     topology.oversubscribed = false;
 }
@@ -203,6 +257,7 @@ static void check_calls(void)
 int main(void)
 {
     if (SV_RING_SLOTS > 2) { /* where the ring is full makes no difference to these */
+        check_sleeper();
         check_woken();
         check_waiter(false);
         check_waiter(true);

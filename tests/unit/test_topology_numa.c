@@ -187,6 +187,12 @@ static bool poll_nothing(void *arg)
     return false;
 }
 
+static unsigned never_idle_us(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
 static void read_cores(void *arg)
 {
     CHECK_EQ(sched_getaffinity(0, sizeof(cpu_set_t), arg), 0);
@@ -196,7 +202,7 @@ static void read_cores(void *arg)
 static void check_progress(void)
 {
     sv_topology_t topology = {.near.node = -1};
-    const sv_progress_ops_t ops = {.poll = poll_nothing, .is_idle = poll_nothing};
+    const sv_progress_ops_t ops = {.poll = poll_nothing, .idle_us = never_idle_us};
     const sv_progress_params_t params = {.threaded = true, .idle_us = 200};
     sv_progress_t progress;
     cpu_set_t mine, its, after;
