@@ -37,8 +37,8 @@ typedef struct sv_work {
 /* What the engine is asked, where it lives. */
 typedef struct sv_progress_ops {
     bool (*poll)(void *arg);    /* advances everything; whether anything moved */
-    /* How long the thread may sleep, by what other ranks may send, while nothing is under way that a poll could advance;
-       0 if something is. */
+    /* How long the thread may sleep, by what other ranks may send, while nothing is under way that a poll could
+       advance. 0 if something is. */
     unsigned (*idle_us)(void *arg);
 } sv_progress_ops_t;
 
