@@ -80,7 +80,7 @@ typedef struct connection {
     unsigned rail;      /* position in the watcher's list */
     bool proven;        /* both have known the cookie */
     bool made_here;     /* the other rank accepted it */
-    bool beats;         /* a heartbeat has not been acknowledged, as far as is known ... */
+    bool beats;         /* a heartbeat had not been acknowledged when that was asked last ... */
     bool silent;        /* ... and will not be */
     bool in_order;      /* the other said farewell */
     uint64_t since_ns;  /* when its state began */
@@ -261,7 +261,7 @@ void sv_ucx_watch_peer(sv_ucx_peer_t *peer)
         (void)connect_rail(peer, SV_UCX_LOOPBACK + 1, far);
 }
 
-static void accept_connections(sv_wire_ucx_t *wire)
+static void accept_connections(sv_wire_ucx_t *wire, uint64_t now_ns)
 {
     sv_ucx_watcher_t *watcher = &wire->watcher;
     for (unsigned i = 0; i < watcher->nrails; i++) {
@@ -276,6 +276,7 @@ static void accept_connections(sv_wire_ucx_t *wire)
             if (!conn)
                 break;
             conn->state = CONN_HANDSHAKES;
+            conn->since_ns = now_ns;
             watcher->nstrangers++;
         }
     }
@@ -433,17 +434,24 @@ static bool is_silent(const connection_t *conn, uint64_t silence_ns, uint64_t no
            info.tcpi_last_ack_recv > silence_ns / 1000000 && info.tcpi_retransmits + info.tcpi_probes >= REPEATS;
 }
 
-static void exchange_heartbeats(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
+/* A heartbeat is under way. */
+static bool awaits_answer(connection_t *conn)
 {
     int out_bytes = 0; /* not acknowledged: not sent either, where the device is down */
+    conn->beats = conn->beats && ioctl(conn->fd, SIOCOUTQ, &out_bytes) == 0 && out_bytes > 0;
+    return conn->beats;
+}
+
+static void exchange_heartbeats(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
+{
     read_heartbeats(wire, conn, now_ns);
     if (conn->state != CONN_WATCHES || now_ns - conn->beat_ns < HEARTBEAT_NS)
         return;
-    if (conn->beats && ioctl(conn->fd, SIOCOUTQ, &out_bytes) == 0 && out_bytes > 0) {
+    if (awaits_answer(conn)) {
         conn->silent = is_silent(conn, wire->watcher.silence_ns, now_ns);
         return;
     }
-    conn->beats = conn->silent = false;
+    conn->silent = false;
     if (conn->unread < HEARTBEATS_MAX && send(conn->fd, &heartbeat, sizeof heartbeat, MSG_NOSIGNAL) > 0) {
         conn->beats = true;
         conn->beat_ns = now_ns;
@@ -515,7 +523,7 @@ static void forgive_silence(sv_ucx_watcher_t *watcher, uint64_t late_ns)
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &watcher->watching) {
         connection_t *conn = SV_CONTAINER_OF(it, connection_t, link);
-        if (conn->beats)
+        if (awaits_answer(conn))
             conn->beat_ns += late_ns;
     }
 }
@@ -528,7 +536,7 @@ void sv_ucx_watch_check(sv_wire_ucx_t *wire, uint64_t now_ns)
     if (watcher->check_ns != 0 && now_ns - watcher->check_ns > HEARTBEAT_NS)
         forgive_silence(watcher, now_ns - watcher->check_ns);
     watcher->check_ns = now_ns + CHECK_NS;
-    accept_connections(wire);
+    accept_connections(wire, now_ns);
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &watcher->fresh) {
         connection_t *conn = SV_CONTAINER_OF(it, connection_t, link);
