@@ -323,6 +323,7 @@ static bool make_again(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
         conn->there.sin_port = host ? host->port : 0;
     }
     close_socket(conn);
+    conn->beats = conn->silent = false;
     const bool again = conn->there.sin_port != 0 && conn->retries++ < RETRIES_MAX;
     set_state(wire, conn, again ? CONN_RESET : CONN_LOST, now_ns);
     return again || conn->proven;
@@ -396,7 +397,6 @@ static bool advance_handshake(sv_wire_ucx_t *wire, connection_t *conn, uint64_t 
     }
     conn->proven = true;
     conn->retries = conn->unread = 0;
-    conn->beats = conn->silent = false;
     conn->beat_ns = now_ns;
     set_state(wire, conn, CONN_WATCHES, now_ns);
     return true;
