@@ -98,8 +98,9 @@ int selvage_comm_size(const selvage_comm_t *comm);
 int selvage_comm_node_size(const selvage_comm_t *comm);
 
 /**
- * @brief What host messages go by, for people: "mpi", or "ucx 1.13.1: tcp/eth0, tcp/eth1" with UCX's version, its
- * transports and their devices on this rank. Local; "" for NULL.
+ * @brief What host messages may go by, for people: "mpi", or "ucx 1.13.1: tcp/lo, tcp/eth0" with UCX's version, and
+ * all transports and devices that UCX has found on this rank. Which of them lead to a rank, UCX chooses. Local; "" for
+ * NULL.
  * @return text of the communicator's, which lives as long as that
  */
 const char *selvage_comm_wire(const selvage_comm_t *comm);

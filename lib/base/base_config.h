@@ -49,7 +49,9 @@ typedef struct sv_config {
     char debug_subsys[SV_CONFIG_TEXT_BYTES];
     int unknown, route, direct;
     uint64_t direct_message_bytes;
-    int wire, ranks_per_node, checksum, retry_max;
+    int wire;
+    double wire_silence_s;
+    int ranks_per_node, checksum, retry_max;
     double retry_timeout_ms, timeout_s;
     int progress, progress_sleep, progress_idle_us, progress_idle_turns, progress_oversubscribed;
     int spin, gpu_shared, numa;

@@ -32,6 +32,9 @@
       "direct packets larger than this go in several messages; a multiple of 64")                                      \
     X(WIRE, wire, CHOICE, "auto", "auto|mpi|ucx", 1,                                                                   \
       "what host messages between ranks go by: MPI, or UCX beside it; auto: MPI")                                      \
+    X(WIRE_SILENCE_S, wire_silence_s, REAL, "2", "-1..100000", 0,                                                      \
+      "over UCX, a rank whose link has answered nothing for so long, and three times as TCP asked again, is gone; "    \
+      "0 or -1: never")                                                                                                \
     X(RANKS_PER_NODE, ranks_per_node, INT, "0", "0..1048576", 1,                                                       \
       "divide each node into virtual nodes of this many ranks; 0: whole nodes")                                        \
     X(CHECKSUM, checksum, CHOICE, "retry", "off|retry|report|abort|on", 1,                                             \

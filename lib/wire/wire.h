@@ -14,7 +14,8 @@
  *   their digest (the `check` word), and drops and counts those that do not verify. The engine lives with a lost one.
  * - Buffers given to send and recv stay the caller's and must stay valid until test says SUCCESS.
  * - A wire that learns that a rank is gone fails what is sent to it or received from it, and one poll of control
- *   messages, with ERR_MPI and a detail that names the rank.
+ *   messages, with ERR_MPI and a detail that names the rank. The wire may still hold the buffer of a send that failed
+ *   so (UCX by shared memory), but nobody reads it any more.
  * - Allowed statuses: SUCCESS, IN_PROGRESS where stated, ERR_MPI, ERR_MEMORY (open only), ERR_LIMIT. The detail names
  *   the native error.
  */

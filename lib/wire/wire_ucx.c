@@ -19,17 +19,22 @@
 #include "wire/wire_mpi_datatype.h"
 #include "wire/wire_ucx_private.h"
 
-enum { CLOSE_SLEEP_US = 200, ARRIVE_ROUNDS = 32, WATCH_EVERY = 64 };
+enum { CLOSE_SLEEP_US = 200, ARRIVE_ROUNDS = 32, WATCH_EVERY = 16 };
 
 #define CLOSE_LIMIT_NS UINT64_C(5000000000)
+#define RARE_NS UINT64_C(2000000)
 
 void sv_ucx_progress(sv_wire_ucx_t *wire)
 {
     wire->moved = wire->ucp->worker_progress(wire->worker) != 0;
     sv_ucx_exchange_addresses(wire);
-    if (++wire->unwatched_polls == WATCH_EVERY) {
+    if (++wire->unwatched_polls >= wire->watch_every) {
+        const uint64_t looked_ns = wire->looked_ns;
+        wire->looked_ns = sv_clock_ns();
         wire->unwatched_polls = 0;
-        sv_ucx_watch_check(wire);
+        /* Who polls rarely looks at the clock each time, so that it watches too. */
+        wire->watch_every = wire->looked_ns - looked_ns > RARE_NS ? 1 : WATCH_EVERY;
+        sv_ucx_watch_check(wire, wire->looked_ns);
     }
 }
 
@@ -108,7 +113,7 @@ static bool close_endpoints(sv_wire_ucx_t *wire, bool forced)
 
 static void release_ucx(sv_wire_ucx_t *wire)
 {
-    sv_ucx_watch_end(wire);
+    sv_ucx_watch_end(wire); /* of a wire that is discarded */
     sv_free(wire->address);
     if (wire->worker)
         wire->ucp->worker_destroy(wire->worker);
@@ -142,6 +147,7 @@ static void ucx_close(sv_wire_t *base)
         sv_log(SV_LOG_WARN, "wire", "not all ranks closed their UCX wires within %d s",
                (int)(CLOSE_LIMIT_NS / 1000000000));
     wire->mpi->failed |= !together;
+    sv_ucx_watch_end(wire);
     sv_ucx_unlock(wire);
     wire->mpi->ops->close(wire->mpi);
     if (quiet)
@@ -182,7 +188,7 @@ static selvage_status_t check_ucx(const sv_wire_ucx_t *wire, ucs_status_t status
 /* What this wire wants otherwise than UCX. A variable of the user's goes first. */
 static const struct {
     const char *variable, *value;
-    bool rails; /* only where any device reaches the other ranks */
+    bool rails; /* only where each device reaches the other ranks */
 } settings[] = {
     {"UCX_KEEPALIVE_INTERVAL", "1s", false}, /* not 20 s */
     /* Not 1. Over TCP UCX has no rendezvous but by fragments of eager messages, so this spreads long messages over two
@@ -190,14 +196,14 @@ static const struct {
     {"UCX_MAX_EAGER_RAILS", "2", true},
 };
 
-static selvage_status_t open_context(sv_wire_ucx_t *wire)
+static selvage_status_t open_context(sv_wire_ucx_t *wire, bool two_rails)
 {
     const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
                                  .features = UCP_FEATURE_TAG | UCP_FEATURE_AM,
                                  .estimated_num_eps = 8};
     ucp_config_t *config;
     SV_TRY(check_ucx(wire, wire->ucp->config_read(NULL, NULL, &config), "its configuration"));
-    const bool is_safe = sv_config_is_set("UCX_NET_DEVICES") || !sv_ucx_has_bridge();
+    const bool is_safe = two_rails || sv_config_is_set("UCX_NET_DEVICES");
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         /* A UCX that does not know it goes on as it was. */
         if (!sv_config_is_set(settings[i].variable) && (!settings[i].rails || is_safe))
@@ -239,19 +245,23 @@ static selvage_status_t open_worker(sv_wire_ucx_t *wire)
     return write_address(wire);
 }
 
-selvage_status_t sv_wire_ucx_create(int size, sv_wire_ucx_t **ucx_out)
+selvage_status_t sv_wire_ucx_create(int size, bool two_rails, sv_wire_ucx_t **ucx_out)
 {
     sv_wire_ucx_t *wire = NULL;
     const sv_ucx_library_t *library;
+    sv_config_t config = {0};
     SV_TRY(sv_ucx_load(&library));
     SV_TRY(sv_calloc(1, sizeof *wire, &wire));
     wire->ucp = library;
     pthread_mutex_init(&wire->lock, NULL); /* default attributes: cannot fail on Linux */
     sv_list_init(&wire->telling);
     sv_list_init(&wire->idle);
-    selvage_status_t status = sv_calloc((size_t)size, sizeof *wire->peers, &wire->peers);
+    selvage_status_t status = sv_config_load_one("SELVAGE_WIRE_SILENCE_S", &config);
+    wire->watcher.silence_ns = config.wire_silence_s > 0 ? (uint64_t)(config.wire_silence_s * 1e9) : 0;
     if (status == SELVAGE_SUCCESS)
-        status = open_context(wire);
+        status = sv_calloc((size_t)size, sizeof *wire->peers, &wire->peers);
+    if (status == SELVAGE_SUCCESS)
+        status = open_context(wire, two_rails);
     if (status == SELVAGE_SUCCESS)
         status = open_worker(wire);
     if (status != SELVAGE_SUCCESS) {

@@ -3,9 +3,15 @@
 #include "base/base_status.h"
 #include "wire/wire_ucx.h"
 
-selvage_status_t sv_wire_ucx_create(int size, sv_wire_ucx_t **ucx_out)
+void sv_wire_ucx_reach(sv_wire_ucx_reach_t *reach_out)
+{
+    *reach_out = (sv_wire_ucx_reach_t){0};
+}
+
+selvage_status_t sv_wire_ucx_create(int size, bool two_rails, sv_wire_ucx_t **ucx_out)
 {
     (void)size;
+    (void)two_rails;
     (void)ucx_out;
     return sv_error(SELVAGE_ERR_UNSUPPORTED, "SELVAGE_WIRE is ucx, but this build has no UCX (configure --with-ucx)");
 }

@@ -13,7 +13,7 @@
  * Endpoints have UCX's error handling by peer. If a process or the link to it is gone, UCX says so, and the rank is
  * marked: sends to it fail, and receives from it that are waited for, and the next poll of control messages. UCX does
  * not see all of it, so ranks that are connected are watched as well (wire_ucx_watch.h). Shared memory alone is without
- * UCX's error handling: what is under way to a rank that goes stays open there.
+ * UCX's error handling: what is under way to a rank that goes stays with UCX there.
  */
 #include <string.h>
 
@@ -49,36 +49,44 @@ static void on_peer_error(void *arg, ucp_ep_h endpoint, ucs_status_t status)
     mark_gone(peer, status, "UCX says", "");
 }
 
-void sv_ucx_declare_gone(sv_ucx_peer_t *peer, ucs_status_t why, const char *device)
+/* Nothing will ever be sent to it: what waits for its address ends. Also while this rank closes. */
+static void lose_peer(sv_ucx_peer_t *peer, ucs_status_t why, const char *what)
 {
-    sv_wire_ucx_t *wire = peer->wire;
-    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
-    if (wire->ending || peer->state != SV_UCX_CONNECTED)
-        return;
-    mark_gone(peer, why, device ? "no answer any more by " : "its process has ended", device ? device : "");
-    if (peer->unwatched)
-        return; /* UCX would not force it; what is open stays so */
-    void *request = wire->ucp->ep_close_nbx(peer->endpoint, &param);
-    peer->endpoint = NULL;
-    peer->closing = UCS_PTR_IS_ERR(request) ? NULL : request;
-}
-
-static void lose_peer(sv_ucx_peer_t *peer, ucs_status_t why)
-{
+    if (peer->state == SV_UCX_ASKED)
+        peer->wire->nasked--;
+    mark_gone(peer, why, what, "");
     peer->state = SV_UCX_GONE;
     peer->why = why;
     sv_ucx_flush_waiting(peer);
 }
 
-/* Which rails UCX goes by. If it does not say, all may be. */
+void sv_ucx_declare_gone(sv_ucx_peer_t *peer, ucs_status_t why, const char *device)
+{
+    sv_wire_ucx_t *wire = peer->wire;
+    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
+    if (wire->ending || peer->state == SV_UCX_GONE)
+        return;
+    if (peer->state == SV_UCX_ASKED) {
+        lose_peer(peer, why, "its process has ended");
+        return;
+    }
+    mark_gone(peer, why, device ? "no answer any more by " : "its process has ended", device ? device : "");
+    if (peer->unwatched)
+        return; /* UCX would not force it: what is open there stays so */
+    void *request = wire->ucp->ep_close_nbx(peer->endpoint, &param);
+    peer->endpoint = NULL;
+    peer->closing = UCS_PTR_IS_ERR(request) ? NULL : request;
+}
+
+/* Which rails UCX goes by. If it does not say, none is known to be. */
 static void note_lanes(sv_ucx_peer_t *peer)
 {
     const sv_wire_ucx_t *wire = peer->wire;
     sv_ucx_resource_t lanes[SV_UCX_RESOURCES_MAX];
     const unsigned n = sv_ucx_list_lanes(wire->ucp, peer->endpoint, lanes);
-    peer->lanes = n == 0 ? ~0u : 0;
+    peer->lanes = 0;
     for (unsigned i = 0; i < n; i++)
-        for (unsigned r = 0; r < wire->watcher.nrails && strcmp(lanes[i].transport, "tcp") == 0; r++)
+        for (unsigned r = SV_UCX_LOOPBACK + 1; r < wire->watcher.nrails && strcmp(lanes[i].transport, "tcp") == 0; r++)
             if (strcmp(lanes[i].device, wire->watcher.rails[r].name) == 0)
                 peer->lanes |= 1u << r;
 }
@@ -86,12 +94,11 @@ static void note_lanes(sv_ucx_peer_t *peer)
 /* By the contact and UCX's address after it. */
 static void connect_peer(sv_ucx_peer_t *peer, const uint8_t *address)
 {
-    sv_ucx_contact_t contact;
     const sv_wire_ucx_t *wire = peer->wire;
     ucp_ep_params_t params = {
         .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
-        .address = (const ucp_address_t *)(address + sizeof contact),
+        .address = (const ucp_address_t *)(address + sizeof peer->contact),
         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
         .err_handler = {.cb = on_peer_error, .arg = peer}};
     ucs_status_t status = wire->ucp->ep_create(wire->worker, &params, &peer->endpoint);
@@ -101,16 +108,16 @@ static void connect_peer(sv_ucx_peer_t *peer, const uint8_t *address)
         status = wire->ucp->ep_create(wire->worker, &params, &peer->endpoint);
     }
     if (status != UCS_OK) {
-        sv_log(SV_LOG_ERROR, "wire", "UCX does not reach rank %d: %s", peer->rank, wire->ucp->status_string(status));
         peer->endpoint = NULL;
-        lose_peer(peer, status);
+        lose_peer(peer, status, "UCX does not reach it");
         return;
     }
+    peer->wire->nasked--;
     peer->state = SV_UCX_CONNECTED;
     peer->let_down = false;
-    memcpy(&contact, address, sizeof contact);
+    memcpy(&peer->contact, address, sizeof peer->contact);
     note_lanes(peer);
-    sv_ucx_watch_peer(peer, &contact);
+    sv_ucx_watch_peer(peer);
     sv_ucx_flush_waiting(peer);
 }
 
@@ -153,12 +160,10 @@ selvage_status_t sv_ucx_find_peer(sv_wire_ucx_t *wire, int rank, sv_ucx_peer_t *
     }
     if (make_peer(wire, rank, peer_out) != SELVAGE_SUCCESS)
         return sv_error_quiet(SELVAGE_ERR_LIMIT, "UCX wire: no memory for rank %d", rank);
-    if (rank == wire->base.rank) {
-        wire->nasked--;
+    if (rank == wire->base.rank)
         connect_peer(*peer_out, wire->address);
-    } else {
+    else
         tell_address(*peer_out, true);
-    }
     return SELVAGE_SUCCESS;
 }
 
@@ -183,7 +188,6 @@ static void take_address_part(sv_ucx_peer_t *peer, const sv_wire_control_t *part
     peer->arrived_bytes += bytes;
     if (peer->arrived_bytes < all)
         return;
-    peer->wire->nasked--;
     connect_peer(peer, peer->address);
     sv_free(peer->address);
     peer->address = NULL;
@@ -220,10 +224,8 @@ static bool tell_parts(sv_ucx_peer_t *peer)
         if (status == SELVAGE_IN_PROGRESS)
             return false;
         if (status != SELVAGE_SUCCESS) {
-            if (peer->state == SV_UCX_ASKED) {
-                peer->wire->nasked--;
-                lose_peer(peer, UCS_ERR_UNREACHABLE);
-            }
+            if (peer->state == SV_UCX_ASKED)
+                lose_peer(peer, UCS_ERR_UNREACHABLE, "MPI does not reach it");
             return true; /* who misses it asks again */
         }
         peer->told_bytes += bytes;

@@ -85,6 +85,8 @@ static void end_operation(sv_ucx_operation_t *operation, ucs_status_t status)
     if (status != UCS_OK && operation->peer != SV_WIRE_ANY_SOURCE && wire->peers[operation->peer] &&
         wire->peers[operation->peer]->state == SV_UCX_GONE)
         operation->status = wire->peers[operation->peer]->why; /* UCX says that it was cancelled */
+    if (operation->abandoned)
+        sv_ucx_give(operation);
     if (operation->kind != SV_UCX_CONTROL)
         return;
     if (status != UCS_OK && !wire->controls_lost && !wire->ending) {
@@ -280,6 +282,20 @@ static bool waits_for_nobody(const sv_ucx_operation_t *operation)
     return wire->peers[operation->peer]->state == SV_UCX_GONE;
 }
 
+/* A send by transports that do not tell when a process goes stays with UCX, which takes none back. Its receiver's
+   process has ended, so nobody takes more of its buffer. The operation goes back when UCX ends it, at the latest with
+   its worker. */
+static bool abandon_send(sv_ucx_operation_t *operation)
+{
+    if (operation->kind != SV_UCX_SEND || operation->over)
+        return false;
+    const sv_ucx_peer_t *peer = operation->wire->peers[operation->peer];
+    operation->abandoned = peer->state == SV_UCX_GONE && peer->unwatched;
+    if (operation->abandoned)
+        operation->status = peer->why;
+    return operation->abandoned;
+}
+
 static selvage_status_t end_request(sv_wire_request_t *request, sv_ucx_operation_t *operation, size_t *bytes_out)
 {
     selvage_status_t status = SELVAGE_SUCCESS;
@@ -287,7 +303,8 @@ static selvage_status_t end_request(sv_wire_request_t *request, sv_ucx_operation
         status = describe_failure(operation);
     else if (bytes_out)
         *bytes_out = operation->bytes;
-    sv_ucx_give(operation);
+    if (!operation->abandoned)
+        sv_ucx_give(operation);
     memset(request, 0, sizeof *request);
     return status;
 }
@@ -313,7 +330,7 @@ selvage_status_t sv_ucx_test(sv_wire_t *base, sv_wire_request_t *request, size_t
         if (operation->over && operation->status != UCS_OK)
             operation->status = wire->peers[operation->peer]->why;
     }
-    if (operation->over)
+    if (operation->over || abandon_send(operation))
         status = end_request(request, operation, bytes_out);
     sv_ucx_unlock(wire);
     return status;
@@ -360,10 +377,10 @@ selvage_status_t sv_ucx_cancel(sv_wire_t *base, sv_wire_request_t *request)
     bool over = false;
     for (bool first = true; !over; first = false) {
         sv_ucx_lock(wire);
-        over = try_to_end(operation, first, begin_ns);
+        over = try_to_end(operation, first, begin_ns) || abandon_send(operation);
         if (at_work_ns == 0 && !waits_for_address(operation))
             at_work_ns = sv_clock_ns();
-        if (over)
+        if (over && !operation->abandoned)
             sv_ucx_give(operation);
         sv_ucx_unlock(wire);
         if (!over && at_work_ns && sv_clock_ns() - at_work_ns > WITHDRAW_NS)

@@ -47,9 +47,6 @@ unsigned sv_ucx_list_lanes(const sv_ucx_library_t *ucp, ucp_ep_h endpoint, sv_uc
 /* What the context has, for people: UCX's version and the resources but for this process's own memory. */
 void sv_ucx_describe(const sv_ucx_library_t *ucp, ucp_context_h context, char *text, size_t text_bytes);
 
-/* A device is a bridge. Those of containers and virtual machines have one address on all machines and reach none. */
-bool sv_ucx_has_bridge(void);
-
 typedef enum sv_ucx_kind { SV_UCX_SEND, SV_UCX_RECV, SV_UCX_CONTROL } sv_ucx_kind_t;
 
 /* A control message as it travels: UCX does not say whose endpoint one came by. Its header is empty, since UCX would
@@ -71,6 +68,7 @@ typedef struct sv_ucx_operation {
     ucp_tag_t word;
     void *request; /* of UCX; NULL: none, or over */
     bool over;
+    bool abandoned; /* nobody asks about it any more; UCX still has it */
     ucs_status_t status;
     sv_ucx_control_t control; /* of a control message */
 } sv_ucx_operation_t;
@@ -105,7 +103,8 @@ typedef struct sv_ucx_peer {
     bool unwatched;     /* by transports that do not tell when a process goes */
     bool reported;      /* that it is gone */
     bool left;          /* it closed its wire in order */
-    unsigned lanes;     /* bits: the rails that UCX goes by to it */
+    unsigned lanes;     /* bits: the rails that UCX goes by to it, as far as UCX says */
+    sv_ucx_contact_t contact; /* once it is connected */
 } sv_ucx_peer_t;
 
 struct sv_wire_ucx {
@@ -126,7 +125,8 @@ struct sv_wire_ucx {
     bool moved;            /* by the last progress: what came is looked at before the next one */
     unsigned idle_polls;   /* since something came, or MPI's wire was asked */
     uint64_t polls, addresses_ns; /* since when MPI's wire has not been asked */
-    unsigned unwatched_polls; /* since the watcher was asked */
+    unsigned unwatched_polls, watch_every; /* since the watcher was asked, and when it is again */
+    uint64_t looked_ns;                    /* when that was */
     sv_ucx_peer_t *lost; /* the first that went without a word; the next poll says so */
     unsigned nasked;       /* peers in the state ASKED */
     unsigned controls;     /* control messages that have not left */

@@ -3,11 +3,9 @@
  * What UCX has found, and what it uses: transports with their devices. UCX tells this as text only, so its text is read
  * here. A line that is not understood is passed over, and who asks then knows less. No state; any thread.
  */
-#include <ifaddrs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "wire/wire_ucx_private.h"
 
@@ -87,19 +85,4 @@ void sv_ucx_describe(const sv_ucx_library_t *ucp, ucp_context_h context, char *t
                                  resources[i].device);
         between = ", ";
     }
-}
-
-bool sv_ucx_has_bridge(void)
-{
-    struct ifaddrs *addresses = NULL;
-    bool found = false;
-    if (getifaddrs(&addresses) != 0)
-        return true; /* nobody knows */
-    for (const struct ifaddrs *it = addresses; it && !found; it = it->ifa_next) {
-        char path[128];
-        snprintf(path, sizeof path, "/sys/class/net/%s/bridge", it->ifa_name);
-        found = access(path, F_OK) == 0;
-    }
-    freeifaddrs(addresses);
-    return found;
 }

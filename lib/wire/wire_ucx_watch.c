@@ -7,17 +7,18 @@
  *                <--heartbeats, one byte each, while a rank waits----->
  *                <--farewell, one byte: a close in order-------------->
  *
- * - The connection of who does not know the cookie is closed. So it is found when an address
- *   means another machine there than here.
+ * - A connection is proven once both know the cookie. What happens to it before is of no account.
+ * - One that was proven and is reset is made again: by who had made it, or by the other a little later. A process that
+ *   ends with unread heartbeats resets its connections. Then nobody listens any more, and the refusal tells.
  * - A heartbeat goes out only when all that was sent has been acknowledged. So "nothing acknowledged" counts from a
  *   heartbeat.
  * - A rank that computes reads none. After HEARTBEATS_MAX unread ones no more are sent, lest its kernel has no room to
  *   acknowledge them. From then on the kernel's own probes watch, some seconds slower.
- * - A process may end before it has answered. Who is cut off connects again, and learns that nobody
- *   listens any more.
- * - Time in which this process did not run, as a machine that is moved, is not held against others.
+ * - Time in which this process did not look, as a machine that is moved, is not held against others.
  * - Descriptors are the program's: connections take a quarter of them at most. Ranks beyond that are UCX's to watch.
+ *   Of who has not said yet who it is, few are kept, and not for long.
  * - The end of a connection counts after GRACE_NS only: what came by UCX before it is received first.
+ * - A check visits a part of the connections, so that what it costs does not grow with their number.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for accept4 */
@@ -25,13 +26,12 @@
 #include "wire/wire_ucx_watch.h"
 
 #include <errno.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -44,15 +44,18 @@
 #define CHECK_NS UINT64_C(50000000)
 #define CHECK_SOON_NS UINT64_C(1000000) /* while connections are new */
 #define NEW_NS UINT64_C(100000000)
-#define PAUSED_NS UINT64_C(700000000)
 #define HEARTBEAT_NS UINT64_C(300000000)
-#define SILENCE_NS UINT64_C(1400000000)
 #define GRACE_NS UINT64_C(200000000)
-#define HANDSHAKE_NS UINT64_C(10000000000)
+#define STRANGER_NS UINT64_C(2000000000)
 
-enum { HEARTBEATS_MAX = 64, BACKLOG = 128, NO_RAIL = -1, RETRIES_MAX = 3, MANY_CONNECTIONS = 128 };
+enum {
+    HEARTBEATS_MAX = 64, BACKLOG = 128, STRANGERS_MAX = 32, OF_PEER_MAX = 2 * SV_UCX_RAILS_MAX, RETRIES_MAX = 4,
+    SLICE = 32, ROUND_CHECKS = 4, REPEATS = 3, IDLE_S = 10
+};
 
 static const char heartbeat = 'h', farewell = 'f';
+
+static size_t descriptors_taken; /* by connections of all wires; atomic */
 
 typedef struct handshake {
     uint64_t cookie;
@@ -62,341 +65,494 @@ typedef struct handshake {
 typedef enum connection_state {
     CONN_CONNECTS,
     CONN_HANDSHAKES,
-    CONN_WATCHES,
-    CONN_ENDED, /* by the other */
-    CONN_SILENT /* left alone: to close it would look like an end */
+    CONN_RESET,   /* to be made again, after a while */
+    CONN_LOST,    /* given up: says nothing */
+    CONN_WATCHES, /* from here on it has been proven */
+    CONN_SILENT,  /* by the kernel's word; left alone: to close it would look like an end */
+    CONN_ENDED    /* closed by the other, or refused where it had listened */
 } connection_state_t;
 
 typedef struct connection {
     sv_list_t link;
-    sv_ucx_peer_t *peer; /* NULL: not known yet */
-    int fd;
+    sv_ucx_peer_t *peer; /* NULL: a stranger */
+    int fd;              /* -1: none for now */
     connection_state_t state;
-    int rail;             /* position in the watcher's list, or NO_RAIL */
-    uint64_t since_ns;    /* when its state began */
-    uint64_t beat_ns;     /* when the last heartbeat went out */
-    unsigned unread;      /* heartbeats since something came */
-    bool in_order;        /* the other said farewell */
-    struct sockaddr_in there; /* where to, and how often again */
-    unsigned retries;
-    handshake_t handshake;
+    unsigned rail;      /* position in the watcher's list */
+    bool proven;        /* both have known the cookie */
+    bool made_here;     /* the other rank accepted it */
+    bool beats;         /* a heartbeat had not been acknowledged when that was asked last ... */
+    bool silent;        /* ... and will not be */
+    bool in_order;      /* the other said farewell */
+    uint64_t since_ns;  /* when its state began */
+    uint64_t beat_ns;   /* when the last heartbeat went out */
+    unsigned unread;    /* heartbeats since something came */
+    unsigned retries;   /* without a proof between */
+    struct sockaddr_in there;
 } connection_t;
 
 /* --- the beginning ------------------------------------------------------------------------------------------------ */
 
-static bool host_of_device(const struct ifaddrs *addresses, const char *name, uint32_t *host_out)
-{
-    for (const struct ifaddrs *it = addresses; it; it = it->ifa_next) {
-        if (!it->ifa_addr || it->ifa_addr->sa_family != AF_INET || strcmp(it->ifa_name, name) != 0)
-            continue;
-        struct sockaddr_in in;
-        memcpy(&in, it->ifa_addr, sizeof in);
-        *host_out = in.sin_addr.s_addr;
-        return true;
-    }
-    return false;
-}
-
-static void list_rails(const sv_wire_ucx_t *wire, sv_ucx_watcher_t *watcher)
+/* Those by which UCX's transport tcp goes, and loopback before them. */
+static void choose_rails(const sv_wire_ucx_t *wire, sv_ucx_watcher_t *watcher)
 {
     sv_ucx_resource_t resources[SV_UCX_RESOURCES_MAX];
     const unsigned n = sv_ucx_list_resources(wire->ucp, wire->context, resources);
-    struct ifaddrs *addresses = NULL;
-    if (getifaddrs(&addresses) != 0)
-        return;
-    for (unsigned i = 0; i < n && watcher->nrails < SV_UCX_RAILS_MAX; i++) {
-        sv_ucx_rail_t *rail = &watcher->rails[watcher->nrails];
-        if (strcmp(resources[i].transport, "tcp") == 0 &&
-            host_of_device(addresses, resources[i].device, &rail->host)) {
-            memcpy(rail->name, resources[i].device, sizeof rail->name);
-            watcher->nrails++;
-        }
+    watcher->rails[SV_UCX_LOOPBACK] =
+        (sv_ucx_rail_t){.name = "lo", .host = htonl(INADDR_LOOPBACK), .mask = htonl(IN_CLASSA_NET)};
+    watcher->nrails = 1;
+    for (int bridges = 0; bridges < 2 && watcher->nrails == 1; bridges++) {
+        sv_ucx_rail_t found[SV_UCX_RAILS_MAX];
+        const unsigned nfound = sv_ucx_list_rails(bridges != 0, found);
+        for (unsigned f = 0; f < nfound; f++)
+            for (unsigned i = 0; i < n && watcher->nrails < SV_UCX_RAILS_MAX; i++)
+                if (strcmp(resources[i].transport, "tcp") == 0 && strcmp(resources[i].device, found[f].name) == 0) {
+                    watcher->rails[watcher->nrails++] = found[f];
+                    break;
+                }
     }
-    freeifaddrs(addresses);
-    if (watcher->nrails == 0) { /* shared memory alone: processes that go are seen on the node */
-        memcpy(watcher->rails[0].name, "lo", sizeof "lo");
-        watcher->rails[0].host = htonl(INADDR_LOOPBACK);
-        watcher->nrails = 1;
+}
+
+static int listen_on(const sv_ucx_rail_t *rail, uint16_t *port_out)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {.s_addr = rail->host}};
+    socklen_t length = sizeof here;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&here, sizeof here) == 0 && listen(fd, BACKLOG) == 0 &&
+        getsockname(fd, (struct sockaddr *)&here, &length) == 0) {
+        *port_out = here.sin_port;
+        return fd;
     }
+    if (fd >= 0)
+        close(fd);
+    return -1;
 }
 
 void sv_ucx_watch_begin(sv_wire_ucx_t *wire, sv_ucx_contact_t *contact_out)
 {
     sv_ucx_watcher_t *watcher = &wire->watcher;
-    struct sockaddr_in here = {.sin_family = AF_INET};
-    socklen_t length = sizeof here;
-    struct rlimit limit;
-    sv_list_init(&watcher->connections);
-    list_rails(wire, watcher);
-    watcher->connections_max = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? (size_t)limit.rlim_cur / 4 : 0;
-    watcher->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    *contact_out = (sv_ucx_contact_t){0};
-    if (watcher->listener < 0)
-        return;
-    if (bind(watcher->listener, (struct sockaddr *)&here, sizeof here) != 0 ||
-        listen(watcher->listener, BACKLOG) != 0 ||
-        getsockname(watcher->listener, (struct sockaddr *)&here, &length) != 0) {
-        close(watcher->listener);
-        watcher->listener = -1;
-        return;
-    }
-    /* Tells ranks and jobs apart; it keeps no secret. */
-    watcher->cookie = sv_clock_ns() ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)wire;
+    memset(contact_out, 0, sizeof *contact_out);
+    sv_list_init(&watcher->fresh);
+    sv_list_init(&watcher->watching);
+    if (getrandom(&watcher->cookie, sizeof watcher->cookie, 0) != (ssize_t)sizeof watcher->cookie)
+        return; /* without rails nobody is watched */
+    choose_rails(wire, watcher);
+    watcher->machine = sv_ucx_machine();
     contact_out->cookie = watcher->cookie;
-    contact_out->port = here.sin_port;
-    contact_out->nhosts = (uint16_t)watcher->nrails;
-    for (unsigned i = 0; i < watcher->nrails; i++)
-        contact_out->hosts[i] = watcher->rails[i].host;
+    contact_out->machine = watcher->machine;
+    contact_out->nhosts = watcher->nrails;
+    for (unsigned i = 0; i < watcher->nrails; i++) {
+        sv_ucx_host_t *host = &contact_out->hosts[i];
+        host->host = watcher->rails[i].host;
+        host->mask = watcher->rails[i].mask;
+        watcher->listeners[i] = listen_on(&watcher->rails[i], &host->port);
+    }
 }
 
-static void set_keepalive(int fd)
+/* Probes of the kernel's, from so long after the last word on. They take as long as silence is allowed to. */
+static void set_keepalive(const sv_wire_ucx_t *wire, int fd, int idle_s)
 {
-    const int yes = 1, idle_s = 1, interval_s = 1, probes = 4, one_byte = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one_byte, sizeof one_byte);
+    const int probes = 4, on = wire->watcher.silence_ns > 0;
+    const int interval_s = (int)(wire->watcher.silence_ns / 1000000000) / probes + 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
 /* Takes the socket. NULL: it is closed. Partner: drop_connection(). */
-static connection_t *add_connection(sv_wire_ucx_t *wire, int fd, connection_state_t state)
+static connection_t *add_connection(sv_wire_ucx_t *wire, int fd, unsigned rail, const struct sockaddr_in *there)
 {
     connection_t *conn = NULL;
-    if (wire->watcher.nconnections >= wire->watcher.connections_max ||
+    struct rlimit limit;
+    const size_t taken = __atomic_add_fetch(&descriptors_taken, 1, __ATOMIC_RELAXED);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || taken > limit.rlim_cur / 4 ||
         sv_calloc(1, sizeof *conn, &conn) != SELVAGE_SUCCESS) {
+        __atomic_sub_fetch(&descriptors_taken, 1, __ATOMIC_RELAXED);
         close(fd);
         return NULL;
     }
-    wire->watcher.nconnections++;
     conn->fd = fd;
-    conn->state = state;
-    conn->rail = NO_RAIL;
+    conn->rail = rail;
+    conn->there = *there;
     conn->since_ns = sv_clock_ns();
-    set_keepalive(fd);
-    sv_list_append(&wire->watcher.connections, &conn->link);
+    set_keepalive(wire, fd, IDLE_S);
+    sv_list_append(&wire->watcher.fresh, &conn->link);
     return conn;
+}
+
+static void close_socket(connection_t *conn)
+{
+    if (conn->fd >= 0)
+        close(conn->fd);
+    conn->fd = -1;
 }
 
 static void drop_connection(sv_wire_ucx_t *wire, connection_t *conn)
 {
-    wire->watcher.nconnections--;
-    close(conn->fd);
+    wire->watcher.nwatching -= conn->state >= CONN_WATCHES;
+    wire->watcher.nstrangers -= !conn->peer;
+    __atomic_sub_fetch(&descriptors_taken, 1, __ATOMIC_RELAXED);
+    close_socket(conn);
     sv_list_remove(&conn->link);
     sv_free(conn);
 }
 
-/* A socket that begins to connect; -1: none. */
-static int begin_connect(const struct sockaddr_in *there)
+/* Puts the connection into the list of its state. */
+static void set_state(sv_wire_ucx_t *wire, connection_t *conn, connection_state_t state, uint64_t now_ns)
 {
+    sv_ucx_watcher_t *watcher = &wire->watcher;
+    const bool was_watching = conn->state >= CONN_WATCHES, is_watching = state >= CONN_WATCHES;
+    conn->state = state;
+    conn->since_ns = now_ns;
+    if (was_watching == is_watching)
+        return;
+    sv_list_remove(&conn->link);
+    sv_list_append(is_watching ? &watcher->watching : &watcher->fresh, &conn->link);
+    watcher->nwatching += is_watching ? 1u : ~0u;
+}
+
+/* A socket that begins to connect, by this rail; -1: none, errno says why. */
+static int begin_connect(const sv_ucx_rail_t *rail, const struct sockaddr_in *there)
+{
+    const struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {.s_addr = rail->host}};
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (const struct sockaddr *)there, sizeof *there) == 0 || errno == EINPROGRESS)
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&here, sizeof here) == 0 &&
+        (connect(fd, (const struct sockaddr *)there, sizeof *there) == 0 || errno == EINPROGRESS))
         return fd;
-    close(fd);
+    const int why = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = why;
     return -1;
 }
 
-void sv_ucx_watch_peer(sv_ucx_peer_t *peer, const sv_ucx_contact_t *contact)
+static bool connect_rail(sv_ucx_peer_t *peer, unsigned rail, const sv_ucx_host_t *host)
 {
     sv_wire_ucx_t *wire = peer->wire;
-    if (wire->watcher.listener < 0 || contact->port == 0 || peer->rank <= wire->base.rank)
-        return;
-    for (unsigned i = 0; i < contact->nhosts && i < SV_UCX_RAILS_MAX; i++) {
-        const struct sockaddr_in there = {
-            .sin_family = AF_INET, .sin_port = contact->port, .sin_addr = {.s_addr = contact->hosts[i]}};
-        const int fd = begin_connect(&there);
-        connection_t *conn = fd >= 0 ? add_connection(wire, fd, CONN_CONNECTS) : NULL;
-        if (!conn)
-            continue;
-        conn->peer = peer;
-        conn->there = there;
-        wire->watcher.check_ns = 0;
-        conn->handshake = (handshake_t){.cookie = contact->cookie, .rank = (uint64_t)wire->base.rank};
-    }
-}
-
-static void accept_connections(sv_wire_ucx_t *wire)
-{
-    int fd;
-    while ((fd = accept4(wire->watcher.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
-        if (!add_connection(wire, fd, CONN_HANDSHAKES))
-            return;
-}
-
-/* --- handshakes --------------------------------------------------------------------------------------------------- */
-
-static void begin_watching(connection_t *conn, uint64_t now_ns)
-{
-    const sv_ucx_watcher_t *watcher = &conn->peer->wire->watcher;
-    struct sockaddr_in here;
-    socklen_t length = sizeof here;
-    conn->state = CONN_WATCHES;
-    conn->since_ns = conn->beat_ns = now_ns;
-    if (getsockname(conn->fd, (struct sockaddr *)&here, &length) != 0)
-        return;
-    for (unsigned i = 0; i < watcher->nrails; i++)
-        if (watcher->rails[i].host == here.sin_addr.s_addr)
-            conn->rail = (int)i;
-}
-
-/* Who connects sends its handshake once the connection is there. False: it will not be. */
-static bool open_handshake(connection_t *conn, uint64_t now_ns)
-{
-    const ssize_t sent = send(conn->fd, &conn->handshake, sizeof conn->handshake, MSG_NOSIGNAL);
-    if (sent != (ssize_t)sizeof conn->handshake) /* so few bytes go whole or not at all */
-        return sent < 0 && (errno == EAGAIN || errno == ENOTCONN || errno == EINPROGRESS);
-    conn->state = CONN_HANDSHAKES;
-    conn->since_ns = now_ns;
+    const struct sockaddr_in there = {
+        .sin_family = AF_INET, .sin_port = host->port, .sin_addr = {.s_addr = host->host}};
+    const int fd = host->port ? begin_connect(&wire->watcher.rails[rail], &there) : -1;
+    connection_t *conn = fd >= 0 ? add_connection(wire, fd, rail, &there) : NULL;
+    if (!conn)
+        return false;
+    conn->peer = peer;
+    conn->made_here = true;
+    wire->watcher.check_ns = 0;
     return true;
 }
 
-/* Who was connected to answers. False: it is nobody that is known, which is answered as well: it is no end. */
-static bool answer_handshake(sv_wire_ucx_t *wire, connection_t *conn, const handshake_t *came)
+void sv_ucx_watch_peer(sv_ucx_peer_t *peer)
 {
-    const bool known = came->cookie == wire->watcher.cookie && came->rank < (uint64_t)wire->base.size &&
-                       wire->peers[came->rank] != NULL;
-    const handshake_t answer = {.cookie = known ? came->cookie : 0, .rank = (uint64_t)wire->base.rank};
-    if (known)
-        conn->peer = wire->peers[came->rank];
-    return send(conn->fd, &answer, sizeof answer, MSG_NOSIGNAL) == (ssize_t)sizeof answer && known;
+    const sv_ucx_watcher_t *watcher = &peer->wire->watcher;
+    const sv_ucx_contact_t *contact = &peer->contact;
+    bool any = false;
+    if (watcher->nrails == 0 || contact->nhosts == 0 || peer->rank <= peer->wire->base.rank)
+        return;
+    if (contact->machine == watcher->machine && watcher->machine != 0) {
+        (void)connect_rail(peer, SV_UCX_LOOPBACK, &contact->hosts[SV_UCX_LOOPBACK]);
+        return;
+    }
+    for (unsigned i = SV_UCX_LOOPBACK + 1; i < watcher->nrails; i++) {
+        const sv_ucx_host_t *host = sv_ucx_find_neighbour(watcher->rails, watcher->nrails, i, contact);
+        any |= host && connect_rail(peer, i, host);
+    }
+    const sv_ucx_host_t *far = any ? NULL : sv_ucx_find_far_host(watcher->rails, watcher->nrails, contact);
+    if (far)
+        (void)connect_rail(peer, SV_UCX_LOOPBACK + 1, far);
 }
 
-/* False: the connection is of no use. */
+static void accept_connections(sv_wire_ucx_t *wire, uint64_t now_ns)
+{
+    sv_ucx_watcher_t *watcher = &wire->watcher;
+    for (unsigned i = 0; i < watcher->nrails; i++) {
+        while (watcher->listeners[i] >= 0 && watcher->nstrangers < STRANGERS_MAX) {
+            struct sockaddr_in there;
+            socklen_t length = sizeof there;
+            const int fd = accept4(watcher->listeners[i], (struct sockaddr *)&there, &length,
+                                   SOCK_NONBLOCK | SOCK_CLOEXEC);
+            if (fd < 0)
+                break;
+            connection_t *conn = add_connection(wire, fd, i, &there);
+            if (!conn)
+                break;
+            conn->state = CONN_HANDSHAKES;
+            conn->since_ns = now_ns;
+            watcher->nstrangers++;
+        }
+    }
+}
+
+/* --- connections that are not proven ------------------------------------------------------------------------------ */
+
+/* The peer of a stranger's handshake. NULL: it is nobody that is known. */
+static sv_ucx_peer_t *find_stranger(const sv_wire_ucx_t *wire, const connection_t *conn, const handshake_t *came)
+{
+    unsigned n = 0;
+    sv_list_t *it, *safe;
+    if (came->cookie != wire->watcher.cookie || came->rank >= (uint64_t)wire->base.size)
+        return NULL;
+    sv_ucx_peer_t *peer = wire->peers[came->rank];
+    if (!peer)
+        return NULL;
+    if (peer->state == SV_UCX_CONNECTED && !sv_ucx_find_listener(&peer->contact, conn->there.sin_addr.s_addr))
+        return NULL; /* not from where that rank is */
+    SV_LIST_FOR_EACH(it, safe, &wire->watcher.watching)
+        n += SV_CONTAINER_OF(it, connection_t, link)->peer == peer;
+    return n < OF_PEER_MAX ? peer : NULL;
+}
+
+/* One that was reset is not made again where the other rank has made a new one. */
+static void replace_reset(const sv_wire_ucx_t *wire, const connection_t *by)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &wire->watcher.fresh) {
+        connection_t *conn = SV_CONTAINER_OF(it, connection_t, link);
+        if (conn != by && conn->peer == by->peer && conn->state == CONN_RESET && conn->rail == by->rail)
+            conn->proven = false;
+    }
+}
+
+/* It did not come to be, or is no more. False: it is given up. A proven one that is given up still says that its rank
+   has not been seen to end. */
+static bool make_again(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
+{
+    if (!conn->peer)
+        return false;
+    if (!conn->made_here) { /* from now on it is */
+        const sv_ucx_host_t *host = sv_ucx_find_listener(&conn->peer->contact, conn->there.sin_addr.s_addr);
+        conn->there.sin_port = host ? host->port : 0;
+    }
+    close_socket(conn);
+    conn->beats = conn->silent = false;
+    const bool again = conn->there.sin_port != 0 && conn->retries++ < RETRIES_MAX;
+    set_state(wire, conn, again ? CONN_RESET : CONN_LOST, now_ns);
+    return again || conn->proven;
+}
+
+/* After an attempt to connect that failed, by errno: nobody listens any more where somebody had the cookie, or it is
+   tried again. */
+static bool take_refusal(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
+{
+    if (errno != ECONNREFUSED)
+        return make_again(wire, conn, now_ns);
+    if (!conn->proven)
+        return false;
+    close_socket(conn);
+    set_state(wire, conn, CONN_ENDED, now_ns);
+    return true;
+}
+
+/* Who had not made the connection leaves that to the other first. */
+static bool connect_again(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
+{
+    if (now_ns - conn->since_ns < GRACE_NS * (conn->made_here ? 1 : 3))
+        return true;
+    if (!conn->proven && !conn->made_here)
+        return false; /* it was replaced */
+    conn->made_here = true;
+    conn->fd = begin_connect(&wire->watcher.rails[conn->rail], &conn->there);
+    if (conn->fd < 0)
+        return take_refusal(wire, conn, now_ns);
+    set_keepalive(wire, conn->fd, IDLE_S);
+    set_state(wire, conn, CONN_CONNECTS, now_ns);
+    return true;
+}
+
+/* Who connects sends its handshake once the connection is there. */
+static bool open_handshake(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
+{
+    const handshake_t own = {.cookie = conn->peer->contact.cookie, .rank = (uint64_t)wire->base.rank};
+    const ssize_t sent = send(conn->fd, &own, sizeof own, MSG_NOSIGNAL); /* so few bytes go whole or not at all */
+    if (sent == (ssize_t)sizeof own) {
+        set_state(wire, conn, CONN_HANDSHAKES, now_ns);
+        return true;
+    }
+    if (sent < 0 && (errno == EAGAIN || errno == ENOTCONN || errno == EINPROGRESS))
+        return true;
+    return take_refusal(wire, conn, now_ns);
+}
+
 static bool advance_handshake(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
 {
     handshake_t came;
     const ssize_t got = recv(conn->fd, &came, sizeof came, MSG_PEEK);
-    if (got <= 0)
-        return got < 0 && errno == EAGAIN;
-    if (got < (ssize_t)sizeof came)
-        return true; /* the rest comes */
+    if (got == 0 || (got < 0 && errno != EAGAIN))
+        return make_again(wire, conn, now_ns);
+    if (got < (ssize_t)sizeof came) /* the other may be computing; a stranger knows what to say */
+        return conn->peer || now_ns - conn->since_ns < STRANGER_NS;
     (void)recv(conn->fd, &came, sizeof came, 0);
-    if (!conn->peer) {
-        if (!answer_handshake(wire, conn, &came))
+    if (conn->peer) {
+        if (came.cookie != conn->peer->contact.cookie || came.rank != (uint64_t)conn->peer->rank) {
+            conn->retries = RETRIES_MAX; /* another machine than was meant */
+            return make_again(wire, conn, now_ns);
+        }
+    } else {
+        sv_ucx_peer_t *peer = find_stranger(wire, conn, &came);
+        const handshake_t answer = {.cookie = peer ? came.cookie : 0, .rank = (uint64_t)wire->base.rank};
+        if (send(conn->fd, &answer, sizeof answer, MSG_NOSIGNAL) != (ssize_t)sizeof answer || !peer)
             return false;
-    } else if (came.cookie != conn->handshake.cookie || came.rank != (uint64_t)conn->peer->rank) {
-        conn->retries = RETRIES_MAX; /* another machine than was meant */
-        return false;
+        conn->peer = peer;
+        wire->watcher.nstrangers--;
+        replace_reset(wire, conn);
     }
-    begin_watching(conn, now_ns);
-    return true;
-}
-
-/* The connection did not come to be. False: it is given up. */
-static bool reconnect(connection_t *conn, uint64_t now_ns)
-{
-    const bool refused = conn->state == CONN_CONNECTS && errno == ECONNREFUSED;
-    if (!conn->peer)
-        return false;
-    if (refused && conn->retries > 0)
-        sv_ucx_declare_gone(conn->peer, UCS_ERR_CONNECTION_RESET, NULL);
-    if (refused || conn->retries++ == RETRIES_MAX)
-        return false;
-    const int fd = begin_connect(&conn->there);
-    if (fd < 0)
-        return false;
-    close(conn->fd);
-    conn->fd = fd;
-    conn->state = CONN_CONNECTS;
-    conn->since_ns = now_ns;
-    set_keepalive(fd);
+    conn->proven = true;
+    conn->retries = conn->unread = 0;
+    conn->beat_ns = now_ns;
+    set_state(wire, conn, CONN_WATCHES, now_ns);
     return true;
 }
 
 /* --- watching ----------------------------------------------------------------------------------------------------- */
 
-static void read_heartbeats(connection_t *conn, uint64_t now_ns)
+static void read_heartbeats(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
 {
     char bytes[HEARTBEATS_MAX];
     ssize_t got;
     while ((got = recv(conn->fd, bytes, sizeof bytes, 0)) > 0) {
+        if (conn->unread == HEARTBEATS_MAX)
+            set_keepalive(wire, conn->fd, IDLE_S);
         conn->unread = 0;
         conn->in_order |= memchr(bytes, farewell, (size_t)got) != NULL;
     }
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    /* The kernel's probes end with ETIMEDOUT or what routers say of the link. */
-    conn->state = got == 0 || errno == ECONNRESET || errno == EPIPE ? CONN_ENDED : CONN_SILENT;
-    conn->since_ns = now_ns;
+    if (got == 0)
+        set_state(wire, conn, CONN_ENDED, now_ns);
+    else if (errno == ETIMEDOUT) /* the kernel's probes had no answer */
+        set_state(wire, conn, CONN_SILENT, now_ns);
+    else
+        (void)make_again(wire, conn, now_ns);
 }
 
-/* True: nothing has come back for so long that the link is gone. */
-static bool is_silent(connection_t *conn, uint64_t now_ns)
+/* Nothing has come back for so long that the link is gone. */
+static bool is_silent(const connection_t *conn, uint64_t silence_ns, uint64_t now_ns)
 {
     struct tcp_info info;
     socklen_t length = sizeof info;
-    int out_bytes; /* not acknowledged: not sent either, where the device is down */
-    if (ioctl(conn->fd, SIOCOUTQ, &out_bytes) != 0)
-        return false;
-    if (out_bytes > 0)
-        return now_ns - conn->beat_ns > SILENCE_NS &&
-               getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
-               info.tcpi_last_ack_recv > SILENCE_NS / 1000000;
-    if (now_ns - conn->beat_ns > HEARTBEAT_NS && conn->unread < HEARTBEATS_MAX &&
-        send(conn->fd, &heartbeat, sizeof heartbeat, MSG_NOSIGNAL) == sizeof heartbeat) {
-        conn->beat_ns = now_ns;
-        conn->unread++;
+    return silence_ns > 0 && now_ns - conn->beat_ns > silence_ns &&
+           getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+           info.tcpi_last_ack_recv > silence_ns / 1000000 && info.tcpi_retransmits + info.tcpi_probes >= REPEATS;
+}
+
+/* A heartbeat is under way. */
+static bool awaits_answer(connection_t *conn)
+{
+    int out_bytes = 0; /* not acknowledged: not sent either, where the device is down */
+    conn->beats = conn->beats && ioctl(conn->fd, SIOCOUTQ, &out_bytes) == 0 && out_bytes > 0;
+    return conn->beats;
+}
+
+static void exchange_heartbeats(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
+{
+    read_heartbeats(wire, conn, now_ns);
+    if (conn->state != CONN_WATCHES || now_ns - conn->beat_ns < HEARTBEAT_NS)
+        return;
+    if (awaits_answer(conn)) {
+        conn->silent = is_silent(conn, wire->watcher.silence_ns, now_ns);
+        return;
     }
+    conn->silent = false;
+    if (conn->unread < HEARTBEATS_MAX && send(conn->fd, &heartbeat, sizeof heartbeat, MSG_NOSIGNAL) > 0) {
+        conn->beats = true;
+        conn->beat_ns = now_ns;
+        if (++conn->unread == HEARTBEATS_MAX)
+            set_keepalive(wire, conn->fd, 1);
+    }
+}
+
+static bool says_nothing(const connection_t *conn)
+{
+    return conn->silent || conn->state == CONN_SILENT || conn->state == CONN_ENDED;
+}
+
+/* Some proven connection with this rank, on this rail or on any (-1), has neither ended nor become silent. */
+static bool speaks(sv_wire_ucx_t *wire, const sv_ucx_peer_t *peer, int rail)
+{
+    sv_list_t *it, *safe, *lists[2] = {&wire->watcher.watching, &wire->watcher.fresh};
+    for (int i = 0; i < 2; i++)
+        SV_LIST_FOR_EACH(it, safe, lists[i]) {
+            const connection_t *conn = SV_CONTAINER_OF(it, connection_t, link);
+            if (conn->peer == peer && conn->proven && !says_nothing(conn) && (rail < 0 || conn->rail == (unsigned)rail))
+                return true;
+        }
     return false;
 }
 
-/* UCX's lanes to this rank go by that device. */
+/* UCX's lanes to this rank go by that rail, and no router is between. */
 static bool carries_lanes(const connection_t *conn)
 {
-    return conn->rail != NO_RAIL && (conn->peer->lanes >> conn->rail & 1);
+    const sv_ucx_rail_t *rail = &conn->peer->wire->watcher.rails[conn->rail];
+    const sv_ucx_host_t *host = sv_ucx_find_listener(&conn->peer->contact, conn->there.sin_addr.s_addr);
+    return host && (conn->peer->lanes >> conn->rail & 1) &&
+           sv_ucx_share_subnet(rail->host, rail->mask, host->host, host->mask);
 }
 
-/* False: it has ended. */
-static bool watch_connection(connection_t *conn, uint64_t now_ns)
+/* False: it is of no more use. */
+static bool watch_connection(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
 {
     sv_ucx_peer_t *peer = conn->peer;
-    const sv_ucx_watcher_t *watcher = &peer->wire->watcher;
-    if (conn->state == CONN_WATCHES) {
-        read_heartbeats(conn, now_ns);
-        if (conn->state == CONN_WATCHES && is_silent(conn, now_ns))
-            conn->state = CONN_SILENT;
-        if (conn->state == CONN_SILENT && carries_lanes(conn))
-            sv_ucx_declare_gone(peer, UCS_ERR_ENDPOINT_TIMEOUT, watcher->rails[conn->rail].name);
-        else if (conn->state == CONN_SILENT)
-            sv_log(SV_LOG_DEBUG, "wire", "rank %d answers no more by a device that UCX does not use for it",
-                   peer->rank);
-    } else if (conn->state == CONN_ENDED && now_ns - conn->since_ns > GRACE_NS) {
+    if (conn->state == CONN_WATCHES)
+        exchange_heartbeats(wire, conn, now_ns);
+    if (conn->state == CONN_ENDED) {
+        if (now_ns - conn->since_ns < GRACE_NS || speaks(wire, peer, -1))
+            return true;
         peer->left |= conn->in_order;
         sv_ucx_declare_gone(peer, UCS_ERR_CONNECTION_RESET, NULL);
         return false;
     }
+    if (wire->watcher.silence_ns > 0 && says_nothing(conn) && peer->state == SV_UCX_CONNECTED &&
+        carries_lanes(conn) && !speaks(wire, peer, (int)conn->rail))
+        sv_ucx_declare_gone(peer, UCS_ERR_ENDPOINT_TIMEOUT, wire->watcher.rails[conn->rail].name);
     return true;
 }
 
-void sv_ucx_watch_check(sv_wire_ucx_t *wire)
+static bool advance_connection(sv_wire_ucx_t *wire, connection_t *conn, uint64_t now_ns)
+{
+    switch (conn->state) {
+    case CONN_CONNECTS: return open_handshake(wire, conn, now_ns);
+    case CONN_HANDSHAKES: return advance_handshake(wire, conn, now_ns);
+    case CONN_RESET: return connect_again(wire, conn, now_ns);
+    case CONN_LOST: return true;
+    default: return watch_connection(wire, conn, now_ns);
+    }
+}
+
+/* This process did not look for so long, in which others may have stood still with it. */
+static void forgive_silence(sv_ucx_watcher_t *watcher, uint64_t late_ns)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &watcher->watching) {
+        connection_t *conn = SV_CONTAINER_OF(it, connection_t, link);
+        if (awaits_answer(conn))
+            conn->beat_ns += late_ns;
+    }
+}
+
+void sv_ucx_watch_check(sv_wire_ucx_t *wire, uint64_t now_ns)
 {
     sv_ucx_watcher_t *watcher = &wire->watcher;
-    const uint64_t now_ns = sv_clock_ns();
-    if (watcher->listener < 0 || wire->closing || now_ns < watcher->check_ns)
+    if (watcher->nrails == 0 || wire->closing || now_ns < watcher->check_ns)
         return;
-    const bool paused = now_ns - watcher->checked_ns > PAUSED_NS;
-    watcher->checked_ns = now_ns;
-    watcher->check_ns = now_ns + CHECK_NS * (1 + watcher->nconnections / MANY_CONNECTIONS);
-    accept_connections(wire);
+    if (watcher->check_ns != 0 && now_ns - watcher->check_ns > HEARTBEAT_NS)
+        forgive_silence(watcher, now_ns - watcher->check_ns);
+    watcher->check_ns = now_ns + CHECK_NS;
+    accept_connections(wire, now_ns);
     sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &watcher->connections) {
+    SV_LIST_FOR_EACH(it, safe, &watcher->fresh) {
         connection_t *conn = SV_CONTAINER_OF(it, connection_t, link);
-        bool goes_on = true;
-        if (paused)
-            conn->beat_ns = now_ns;
-        if (conn->state == CONN_CONNECTS)
-            goes_on = open_handshake(conn, now_ns);
-        else if (conn->state == CONN_HANDSHAKES)
-            goes_on = advance_handshake(wire, conn, now_ns);
-        else
-            goes_on = watch_connection(conn, now_ns);
-        if (!goes_on && conn->state < CONN_WATCHES)
-            goes_on = reconnect(conn, now_ns);
-        /* Who connected waits for as long as the other computes. */
-        if (!goes_on || (!conn->peer && now_ns - conn->since_ns > HANDSHAKE_NS))
+        if (!advance_connection(wire, conn, now_ns))
             drop_connection(wire, conn);
-        else if (conn->peer && conn->state < CONN_WATCHES && now_ns - conn->since_ns < NEW_NS)
+        else if (conn->state < CONN_RESET && now_ns - conn->since_ns < NEW_NS)
             watcher->check_ns = now_ns + CHECK_SOON_NS;
+    }
+    unsigned left = watcher->nwatching / ROUND_CHECKS + SLICE;
+    left = left < watcher->nwatching ? left : watcher->nwatching;
+    for (; left > 0 && !sv_list_is_empty(&watcher->watching); left--) {
+        connection_t *conn = SV_CONTAINER_OF(watcher->watching.next, connection_t, link);
+        sv_list_remove(&conn->link);
+        sv_list_append(&watcher->watching, &conn->link);
+        if (!advance_connection(wire, conn, now_ns))
+            drop_connection(wire, conn);
     }
 }
 
@@ -405,7 +561,9 @@ void sv_ucx_watch_check(sv_wire_ucx_t *wire)
 void sv_ucx_watch_say_farewell(sv_wire_ucx_t *wire)
 {
     sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &wire->watcher.connections) {
+    if (wire->watcher.nrails == 0)
+        return;
+    SV_LIST_FOR_EACH(it, safe, &wire->watcher.watching) {
         const connection_t *conn = SV_CONTAINER_OF(it, connection_t, link);
         if (conn->state == CONN_WATCHES)
             (void)send(conn->fd, &farewell, sizeof farewell, MSG_NOSIGNAL);
@@ -415,11 +573,12 @@ void sv_ucx_watch_say_farewell(sv_wire_ucx_t *wire)
 void sv_ucx_watch_end(sv_wire_ucx_t *wire)
 {
     sv_ucx_watcher_t *watcher = &wire->watcher;
-    if (!watcher->connections.next)
-        return; /* not begun */
-    while (!sv_list_is_empty(&watcher->connections))
-        drop_connection(wire, SV_CONTAINER_OF(watcher->connections.next, connection_t, link));
-    if (watcher->listener >= 0)
-        close(watcher->listener);
-    watcher->listener = -1;
+    sv_list_t *lists[2] = {&watcher->fresh, &watcher->watching};
+    for (unsigned i = 0; i < 2 && watcher->nrails > 0; i++)
+        while (!sv_list_is_empty(lists[i]))
+            drop_connection(wire, SV_CONTAINER_OF(lists[i]->next, connection_t, link));
+    for (unsigned i = 0; i < watcher->nrails; i++)
+        if (watcher->listeners[i] >= 0)
+            close(watcher->listeners[i]);
+    watcher->nrails = 0;
 }

@@ -24,7 +24,7 @@ static sv_wire_t *open_wire(MPI_Comm comm)
     sv_wire_t *wire = NULL;
     int size;
     MPI_Comm_size(comm, &size);
-    CHECK_STATUS(sv_wire_ucx_create(size, &ucx), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_wire_ucx_create(size, false, &ucx), SELVAGE_SUCCESS);
     CHECK_STATUS(sv_wire_mpi_open(comm, &wire), SELVAGE_SUCCESS);
     sv_wire_ucx_attach(ucx, &wire);
     CHECK_STR(wire->ops->name, "ucx");
@@ -158,10 +158,11 @@ static void use_two_threads(void)
 /* A rank that has gone is named soon: to who waits for it, and to who sends to it. */
 static void lose_rank(void)
 {
-    enum { LONG_S = 20 };
+    enum { LONG_S = 20, LONG_BYTES = 8 << 20 };
     sv_wire_t *wire = open_wire(MPI_COMM_WORLD);
+    static char many[LONG_BYTES];
     const int last = wire->size - 1;
-    sv_wire_request_t in = {{0}}, out = {{0}};
+    sv_wire_request_t in = {{0}}, out = {{0}}, open = {{0}};
     int word = 1;
     char name[32];
     if (wire->rank == last) {
@@ -171,6 +172,18 @@ static void lose_rank(void)
             CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_DATA, &word, sizeof word, i, TAG, &in), SELVAGE_SUCCESS);
             CHECK_STATUS(wire_finish(wire, &in, NULL), SELVAGE_SUCCESS);
         }
+        /* Who ends before it has answered by the connections that watch it is found by UCX alone, if at all. */
+        sv_backoff_t backoff = {.max_sleep_us = 1000, .oversubscribed = 1};
+        for (const uint64_t begin_ns = sv_clock_ns(); sv_clock_ns() - begin_ns < UINT64_C(1000000000);
+             sv_backoff(&backoff)) {
+            sv_wire_control_t message;
+            int source;
+            CHECK_STATUS(sv_wire_control_poll(wire, &source, &message), SELVAGE_IN_PROGRESS);
+        }
+        for (int i = 0; i < last; i++) { /* from now on they count */
+            CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &word, sizeof word, i, TAG, &out), SELVAGE_SUCCESS);
+            CHECK_STATUS(wire_finish(wire, &out, NULL), SELVAGE_SUCCESS);
+        }
         _exit(0);
     }
     CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_DATA, &word, sizeof word, last, TAG, &in), SELVAGE_SUCCESS);
@@ -178,6 +191,10 @@ static void lose_rank(void)
     CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &word, sizeof word, last, TAG, &out), SELVAGE_SUCCESS);
     CHECK_STATUS(wire_finish(wire, &out, NULL), SELVAGE_SUCCESS);
     CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_DATA, &word, sizeof word, last, TAG, &in), SELVAGE_SUCCESS);
+    CHECK_STATUS(wire_finish(wire, &in, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_DATA, &word, sizeof word, last, TAG, &in), SELVAGE_SUCCESS);
+    /* Nobody receives this; it may have failed as it began. */
+    const bool opened = sv_wire_send(wire, SV_WIRE_DATA, many, sizeof many, last, TAG, &open) == SELVAGE_SUCCESS;
     const uint64_t begin_ns = sv_clock_ns();
     CHECK_STATUS(wire_finish(wire, &in, NULL), SELVAGE_ERR_MPI);
     snprintf(name, sizeof name, "rank %d", last);
@@ -186,6 +203,8 @@ static void lose_rank(void)
     printf("rank %d: told after %.1f s: %s\n", wire->rank, (double)(sv_clock_ns() - begin_ns) / 1e9,
            selvage_error_detail());
     CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &word, sizeof word, last, TAG, &out), SELVAGE_ERR_MPI);
+    if (opened)
+        CHECK_STATUS(wire_finish(wire, &open, NULL), SELVAGE_ERR_MPI);
     const int failed = check_report("test_wire_ucx gone");
     fflush(NULL);
     _exit(failed); /* MPI would wait for the other rank */
@@ -275,7 +294,7 @@ int main(int argc, char **argv)
     const bool threads = argc > 1 && strcmp(argv[1], "multiple") == 0;
     MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (sv_wire_ucx_create(1, &ucx) == SELVAGE_ERR_UNSUPPORTED) {
+    if (sv_wire_ucx_create(1, false, &ucx) == SELVAGE_ERR_UNSUPPORTED) {
         printf("SKIP: %s\n", selvage_error_detail());
         MPI_Finalize();
         return MISSING;

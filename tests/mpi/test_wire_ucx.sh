@@ -57,7 +57,7 @@ SELVAGE_SEGMENT_BYTES=8192 succeeds "damaged packets" 2 "$top_builddir/tests/mpi
 # That the library is on UCX shows where UCX reaches nobody. MPICH may be on UCX itself.
 case $keep in -disable*) ;; *)
     if UCX_TLS=self SELVAGE_TIMEOUT_S=5 bash "$top_srcdir/scripts/run-mpi" -n 2 -t 240 \
-        "$top_builddir/tests/mpi/halo_mpi" >"$dir/out" 2>&1 || ! grep -q 'UCX does not reach rank' "$dir/out"; then
+        "$top_builddir/tests/mpi/halo_mpi" >"$dir/out" 2>&1 || ! grep -q 'UCX does not reach it' "$dir/out"; then
         cat "$dir/out"
         echo "FAIL: packets went past UCX"
         failed=1

@@ -111,8 +111,9 @@ says '^     0  .* soft '
 says '^  self  *1 pair:  a rank to itself'
 says '^SELVAGE_DEVICE '
 
-# Over UCX, where this build has it.
-if grep -q '^build .*UCX yes' "$work/out" && SELVAGE_WIRE=ucx "$info" >/dev/null 2>&1; then
+# Over UCX, where this build has it, and the machine libucp.
+if grep -q '^build .*UCX yes' "$work/out" &&
+    ! SELVAGE_WIRE=ucx "$info" 2>&1 | grep -q 'libucp.so.0: cannot open shared object'; then
     SELVAGE_WIRE=ucx alone 0
     says '^wire  *ucx [0-9.]*, by [a-z].*/.* (SELVAGE_WIRE asks for it)'
 fi
