@@ -31,8 +31,8 @@ sweep() {
     shift 5
     # long_below_mpi.sh hits every message.
     case ${BRIEF:-} in
-    cases) stride=$((stride * 2)) time_s=0.4 ;;
-    yes) stride=$((stride * 4)) time_s=0.3 ;;
+    cases) stride=$((stride * 3)) time_s=0.3 ;;
+    yes) stride=$((stride * 6)) time_s=0.2 ;;
     esac
     [ "$long" = no ] || { stride=1; how=each; limit_s=900; time_s=800; }
     jobs=$((jobs + 1))

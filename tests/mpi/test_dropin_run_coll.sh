@@ -22,7 +22,7 @@ for mode in $modes; do
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
 done
 # Blocks of gathers, scatters and their kin go from device to device, and are as MPI's own calls bring them.
-for mode in $modes off; do
+for mode in $modes $off; do
     for ranks_of in "2 blocks-of-each-kind" "$ranks blocks-of-each-kind" "$ranks blocks-and-threads"; do
         # shellcheck disable=SC2086 # two arguments
         program $ranks_of ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
