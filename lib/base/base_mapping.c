@@ -4,8 +4,9 @@
  *
  * The creator keeps the memfd open for as long as the mapping lives: /proc/PID/fd/N is the way in for others. Each
  * process remembers what it created under a random number. So a handle that comes home gives the creator's own address,
- * and nothing is mapped twice. That list is the only global here, and its mutex makes it safe for any thread. Where
- * memfd is missing, a 0600 file takes its place and is unlinked at close.
+ * and nothing is mapped twice. It stays mapped until the creator and all who borrow it have closed it. That list is the
+ * only global here, and its mutex makes it safe for any thread. Where memfd is missing, a 0600 file takes its place and
+ * is unlinked at close.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -13,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -45,6 +47,9 @@ typedef struct mapping_entry {
     struct mapping_entry *next;
     uint64_t nonce;
     void *base;
+    size_t bytes;
+    unsigned users; /* its creator and who borrows it: the last one unmaps */
+    bool closed;    /* by its creator: nobody opens it any more */
 } mapping_entry_t;
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -131,6 +136,8 @@ selvage_status_t sv_mapping_create(size_t bytes, sv_mapping_t *mapping_out)
     SV_TRY_GOTO(status, map_shared(fd, size, &base), fail_fd);
     entry->nonce = ticket.nonce;
     entry->base = base;
+    entry->bytes = size;
+    entry->users = 1;
     pthread_mutex_lock(&registry_lock);
     entry->next = registry;
     registry = entry;
@@ -184,9 +191,11 @@ selvage_status_t sv_mapping_open(const sv_mapping_handle_t *handle, sv_mapping_t
         SV_TRY(open_remote(&ticket, &base));
     if (borrowed) {
         pthread_mutex_lock(&registry_lock);
-        for (const mapping_entry_t *entry = registry; entry && !base; entry = entry->next)
-            if (entry->nonce == ticket.nonce)
+        for (mapping_entry_t *entry = registry; entry && !base; entry = entry->next)
+            if (entry->nonce == ticket.nonce && !entry->closed) {
+                entry->users++; /* partner: leave_mapping() */
                 base = entry->base;
+            }
         pthread_mutex_unlock(&registry_lock);
         if (!base)
             return sv_error(SELVAGE_ERR_SYSTEM, "the handle's memory has been closed in this process");
@@ -208,25 +217,38 @@ void sv_mapping_shut(sv_mapping_t *mapping)
     mapping->fd = -1;
 }
 
+/* Of what this process created: its creator or a borrower goes. */
+static void leave_mapping(const sv_mapping_t *mapping)
+{
+    mapping_ticket_t ticket;
+    memcpy(&ticket, mapping->handle.bytes, sizeof ticket);
+    pthread_mutex_lock(&registry_lock);
+    mapping_entry_t **link = &registry;
+    while (*link && (*link)->nonce != ticket.nonce)
+        link = &(*link)->next;
+    mapping_entry_t *entry = *link;
+    if (entry) {
+        entry->closed |= mapping->owned;
+        if (--entry->users > 0)
+            entry = NULL;
+        else
+            *link = entry->next;
+    }
+    pthread_mutex_unlock(&registry_lock);
+    if (entry)
+        munmap(entry->base, entry->bytes);
+    sv_free(entry);
+}
+
 void sv_mapping_close(sv_mapping_t *mapping)
 {
     if (!mapping || !mapping->base)
         return;
-    if (mapping->owned) {
-        mapping_ticket_t ticket;
-        memcpy(&ticket, mapping->handle.bytes, sizeof ticket);
-        pthread_mutex_lock(&registry_lock);
-        mapping_entry_t **link = &registry;
-        while (*link && (*link)->nonce != ticket.nonce)
-            link = &(*link)->next;
-        mapping_entry_t *entry = *link;
-        if (entry)
-            *link = entry->next;
-        pthread_mutex_unlock(&registry_lock);
-        sv_free(entry);
-        sv_mapping_shut(mapping);
-    }
-    if (!mapping->borrowed)
+    if (mapping->owned || mapping->borrowed)
+        leave_mapping(mapping);
+    else
         munmap(mapping->base, mapping->bytes);
+    if (mapping->owned)
+        sv_mapping_shut(mapping);
     *mapping = (sv_mapping_t){.fd = -1};
 }

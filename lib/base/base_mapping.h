@@ -33,8 +33,8 @@ typedef struct sv_mapping {
 /* Partner: sv_mapping_close(). SELVAGE_ERR_MEMORY if the space cannot be reserved. */
 selvage_status_t sv_mapping_create(size_t bytes, sv_mapping_t *mapping_out);
 
-/* Maps a handle of another process. In the creating process it gives the creator's address. SELVAGE_ERR_SYSTEM if the
-   memory is gone or out of reach. Partner: sv_mapping_close(). */
+/* Maps a handle of another process. In the creating process it gives the creator's address, which stays mapped until
+   both have closed it. SELVAGE_ERR_SYSTEM if the memory is gone or out of reach. Partner: sv_mapping_close(). */
 selvage_status_t sv_mapping_open(const sv_mapping_handle_t *handle, sv_mapping_t *mapping_out);
 
 /* No other process can open it from now on: gives back the creator's descriptor. The mappings that there are stay. */

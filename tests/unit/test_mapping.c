@@ -119,8 +119,13 @@ static void check_same_process(void)
     sv_mapping_close(&opened);
     sv_mapping_close(&again);
     ((unsigned char *)mapping.base)[0] = 1; /* still there */
+    /* Who borrows it keeps it when its creator goes, and nobody comes after that. */
+    CHECK_STATUS(sv_mapping_open(&mapping.handle, &opened), SELVAGE_SUCCESS);
     sv_mapping_handle_t handle = mapping.handle;
     sv_mapping_close(&mapping);
+    CHECK_STATUS(sv_mapping_open(&handle, &again), SELVAGE_ERR_SYSTEM);
+    CHECK_EQ(((volatile unsigned char *)opened.base)[0], 1);
+    sv_mapping_close(&opened);
     CHECK_STATUS(sv_mapping_open(&handle, &opened), SELVAGE_ERR_SYSTEM);
 }
 
