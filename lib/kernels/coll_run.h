@@ -216,11 +216,15 @@ template <unsigned PROTO> SV_DEV_FN void sv_coll_run_direct(const sv_coll_at_t &
     SV_DEV_ROLLED
     for (uint32_t turn = 0; sv_coll_direct_turn(c, p, turn); turn++) {
         sv_coll_sums_t sums = {0, 0};
-        if constexpr (PROTO == SV_COLL_SIMPLE)
-            sums = sv_coll_pass_at(&c.b.pass, c.at.tid, c.at.nthreads);
-        else if (sv_coll_is_copy(c.b.pass))
-            sums = coll_pass_all<coll_copy>(c.b.pass, c.at.tid, c.at.nthreads);
-        sv_coll_direct_count_sums(c, sums);
+        if (c.b.pass.stretches) {
+            sv_coll_sum_stretches(c);
+        } else {
+            if constexpr (PROTO == SV_COLL_SIMPLE)
+                sums = sv_coll_pass_at(&c.b.pass, c.at.tid, c.at.nthreads);
+            else if (sv_coll_is_copy(c.b.pass))
+                sums = coll_pass_all<coll_copy>(c.b.pass, c.at.tid, c.at.nthreads);
+            sv_coll_direct_count_sums(c, sums);
+        }
         sv_dev_block_sync();
     }
 }
