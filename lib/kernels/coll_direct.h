@@ -7,7 +7,8 @@
  *   one   all-reduce: read everything from everybody. Reduce-scatter: read the own block. All-gather, all-to-all: push
  *         the own blocks. Broadcast: read from root. Reduce: root reads.
  *   two   all-reduce: read the own shard from all, reduce, push the result to all. Broadcast: read the own shard from
- *         root, push it to the others. Reduce: read the own shard from all, push the result to root.
+ *         root, push it to the others. Reduce: read the own shard from all, push the result to root. Of these two root
+ *         has no shard: what crosses its link is the vector once.
  *
  * Only its owner reads and writes a shard, so "two" works in place. One-shot all-reduce does not, because others still
  * read what would be written. A long call that is not in place only pushes (coll_push.h).
@@ -125,7 +126,8 @@ SV_DEV_FN sv_coll_stretch_t sv_coll_direct_stretch(const sv_coll_at_t &c, bool w
 {
     const sv_coll_work_t &work = c.b.work;
     const uint64_t all = work.count * sv_coll_type_bytes(work.type);
-    const uint32_t after_root = work.call == SV_COLL_BROADCAST && r > work.root ? 1 : 0;
+    const bool rootless = work.call == SV_COLL_BROADCAST || work.call == SV_COLL_REDUCE; /* root has no shard */
+    const uint32_t after_root = rootless && r > work.root ? 1 : 0;
     if (whole)
         return sv_coll_stretch_of(c, 0, all, work.part_bytes);
     const uint64_t from = (r - after_root) * work.shard_bytes;
@@ -188,7 +190,7 @@ SV_DEV_FN void sv_coll_direct_count(sv_coll_direct_t &d)
                      ? b.n - 1 : b.n;
     else if (b.work.call == SV_COLL_BROADCAST)
         d.ndst = root ? (d.p.in_of[b.me] == d.p.out_of[b.me] ? 0 : 1) : d.two ? b.n - 1 : 1;
-    else if (b.work.call == SV_COLL_REDUCE && !d.two && !root)
+    else if (b.work.call == SV_COLL_REDUCE && d.two == root)
         d.ndst = 0;
 }
 
@@ -200,6 +202,8 @@ SV_DEV_FN void sv_coll_direct_pass_sums(const sv_coll_direct_t &d)
     sv_coll_pass_t &pass = c.b.pass;
     const uint32_t call = b.work.call, root = b.work.root, own = 1u << b.me, all = (1u << b.n) - 1;
     const uint32_t to = sv_coll_around(c, d.phase), at_root = 1u << root;
+    if (d.two && d.ndst == 0)
+        return;
     if (b.work.op && d.ndst == 0) { /* a root reads what lies here */
         pass.src[0] = sv_coll_pointer<const uint8_t>(d.p.in_of[b.me] + d.at.begin);
         pass.nsrc = 1;
@@ -260,7 +264,7 @@ SV_DEV_FN bool sv_coll_direct_is_asked(const sv_coll_at_t &c, bool two, uint32_t
     if (work.call == SV_COLL_BROADCAST)
         return two && c.b.me == work.root && r != work.root;
     return work.call == SV_COLL_REDUCE_SCATTER ||
-           (two && (work.call == SV_COLL_ALL_REDUCE || work.call == SV_COLL_REDUCE));
+           (two && (work.call == SV_COLL_ALL_REDUCE || (work.call == SV_COLL_REDUCE && r != work.root)));
 }
 
 /* Stretch k: what the rank that comes k + 1 after this one will read. One lane. */

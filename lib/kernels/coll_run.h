@@ -78,16 +78,6 @@ SV_DEV_FN void sv_coll_count(const sv_coll_at_t &c, bool begins)
         sv_dev_store_u32_system(&c.context.counts[c.b.channel].completed, static_cast<uint32_t>(++own.taken));
 }
 
-/* The word that opens a PAIR, in place of an entry: nobody waits for a receiver that is late. */
-SV_DEV_FN uint64_t sv_coll_pair_word(const sv_coll_work_t &work, uint64_t elements)
-{
-    sv_coll_work_t pair = work;
-    pair.sequence = 0;
-    pair.op = pair.root = 0;
-    pair.count = elements;
-    return sv_coll_signature(&pair, work.communicator);
-}
-
 typedef struct sv_coll_pair {
     uint64_t said, received, wanted;
 } sv_coll_pair_t;

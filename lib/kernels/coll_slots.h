@@ -241,10 +241,9 @@ SV_DEV_FN bool sv_coll_is_clean_step(const sv_coll_at_t &c, uint32_t r)
     return (c.b.state[r].sent & c.context.ll_clean) == c.context.ll_clean;
 }
 
-/* Writes the lines from `from` on of the slot of LL of the step that is next for rank r. */
-SV_DEV_FN void sv_coll_clean_slot(const sv_coll_at_t &c, uint32_t r, uint64_t from)
+/* Writes the lines from `from` on of the slot of LL of a step for rank r. */
+SV_DEV_FN void sv_coll_clean_slot(const sv_coll_at_t &c, uint32_t r, uint64_t step, uint64_t from)
 {
-    const uint64_t step = c.b.state[r].sent;
     const uint64_t slot = c.b.theirs[r] + c.dev->layout.ll_at + step % SV_COLL_STEPS * c.dev->layout.ll_bytes;
     for (uint64_t u = from + c.at.tid; u < c.dev->layout.ll_bytes / SV_COLL_LINE; u += c.at.nthreads)
         sv_coll_line_put(c, slot + u * SV_COLL_LINE, 0, static_cast<uint32_t>(step + 1));
@@ -260,7 +259,7 @@ SV_DEV_FN void sv_coll_clean_lines(const sv_coll_at_t &c, uint64_t used)
     const sv_coll_slice_t &s = c.b.slice;
     for (unsigned d = 0; d < s.ndst; d++)
         if (s.to[d] != SV_COLL_PLAIN && s.post >> s.to[d] & 1 && sv_coll_is_clean_step(c, s.to[d]))
-            sv_coll_clean_slot(c, s.to[d], used ? s.dst[d] / 8 + used : 0);
+            sv_coll_clean_slot(c, s.to[d], c.b.state[s.to[d]].sent, used ? s.dst[d] / 8 + used : 0);
 }
 
 /* The digest that the sender of source k wrote. */

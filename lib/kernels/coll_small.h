@@ -245,10 +245,10 @@ SV_DEV_FN void sv_coll_small_check_entry(const sv_coll_at_t &c, const sv_coll_sm
 }
 
 SV_DEV_COLD void sv_coll_small_clean(sv_coll_block_t *block, const sv_coll_context_t *context, sv_dev_block_t at,
-                                     uint32_t r, uint64_t used)
+                                     uint32_t r, uint64_t step, uint64_t used)
 {
     const sv_coll_at_t c = {*block, context->dev, *context, at};
-    sv_coll_clean_slot(c, r, used);
+    sv_coll_clean_slot(c, r, step, used);
 }
 
 /* The rank that is k after this one. */
@@ -275,7 +275,7 @@ template <typename PROTO> SV_DEV_FN uint64_t sv_coll_small_put_to(const sv_coll_
             sum += sv_coll_small_terms<PROTO>(q, u, word, key);
     }
     if ((step & c.context.ll_clean) == c.context.ll_clean && q.units > 0)
-        sv_coll_small_clean(&c.b, &c.context, c.at, r, PROTO::WORDS == 1 ? q.units + more : 0);
+        sv_coll_small_clean(&c.b, &c.context, c.at, r, step, PROTO::WORDS == 1 ? q.units + more : 0);
     return sum;
 }
 

@@ -17,9 +17,9 @@ SV_DEV_FN uint32_t sv_coll_around(const sv_coll_at_t &c, uint32_t steps)
     return c.b.me + steps < c.b.n ? c.b.me + steps : c.b.me + steps - c.b.n;
 }
 
-/* The terms of what lane `lane` of nlanes has of a stretch. */
-SV_DEV_FN uint64_t sv_coll_stretch_terms(const uint8_t *src, uint64_t bytes, uint64_t key, unsigned lane,
-                                         unsigned nlanes)
+/* The terms of what lane `lane` of nlanes has of a stretch. A function of its own, whose registers are free again. */
+SV_DEV_COLD uint64_t sv_coll_stretch_terms(const uint8_t *src, uint64_t bytes, uint64_t key, unsigned lane,
+                                           unsigned nlanes)
 {
     enum : unsigned { UNITS = COLL_COPY_UNITS };
     const uint64_t address = reinterpret_cast<uintptr_t>(src);

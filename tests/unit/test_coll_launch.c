@@ -27,7 +27,7 @@ static struct {
     char log[LOG_BYTES];
     bool log_on;
     uint32_t next_sequence;   /* of the pieces that the device expects */
-    unsigned most_works, from_fifo, small;
+    unsigned most_works, from_fifo, small, pairs;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static sv_config_t config;
@@ -47,20 +47,38 @@ static void item(const char *what, const void *stream)
         snprintf(fake.log + used, sizeof fake.log - used, "%s%s%d", used ? " " : "", what, (int)(uintptr_t)stream);
 }
 
-/* A launch of a short call is as one of one piece of work, which fits into the slots. */
-static selvage_status_t take_small(const sv_coll_small_arg_t *small, size_t bytes, unsigned blocks)
+/* A launch of what is short is as one of one piece of work, which fits into the slots. */
+static void queue_small(const sv_coll_small_arg_t *small, unsigned blocks)
 {
-    CHECK_EQ(bytes, sizeof *small);
-    CHECK_EQ(blocks, small->work.nchannels);
+    CHECK_EQ(blocks, small->work.channel + small->work.nchannels);
     CHECK_EQ(small->block_bytes, small->work.count * sizeof(float));
-    CHECK(small->part_bytes * blocks >= small->block_bytes && small->part_bytes <= small->slot_bytes / 2);
+    CHECK(small->part_bytes * small->work.nchannels >= small->block_bytes);
+    CHECK(small->part_bytes <= small->slot_bytes / 2);
     pthread_mutex_lock(&fake.lock);
     CHECK(fake.queued < QUEUE);
     fake_launch_t *launch = &fake.queue[fake.queued++];
     launch->arg = (sv_coll_arg_t){.nwork = 1, .work = {small->work}};
     launch->blocks = blocks;
-    fake.small++;
     pthread_mutex_unlock(&fake.lock);
+}
+
+static selvage_status_t take_small(const sv_coll_small_arg_t *small, size_t bytes, unsigned blocks)
+{
+    CHECK_EQ(bytes, sizeof *small);
+    queue_small(small, blocks);
+    fake.small++;
+    return SELVAGE_SUCCESS;
+}
+
+/* Of a short send and receive both fit into the slots. */
+static selvage_status_t take_pair(const sv_coll_pair_arg_t *pair, size_t bytes, unsigned blocks)
+{
+    CHECK_EQ(bytes, sizeof *pair);
+    CHECK_EQ(pair->in_bytes, pair->small.work.count_in * sizeof(float));
+    CHECK(pair->in_part_bytes * pair->small.work.nchannels >= pair->in_bytes);
+    CHECK(pair->in_part_bytes <= pair->line_bytes / 2);
+    queue_small(&pair->small, blocks);
+    fake.pairs++;
     return SELVAGE_SUCCESS;
 }
 
@@ -70,6 +88,8 @@ static selvage_status_t fake_enqueue(sv_device_t *d, const sv_kernel_t *kernel, 
     (void)d;
     if (kernel == &sv_kernel_coll_small || kernel == &sv_kernel_coll_small_ll128)
         return take_small(arg, bytes, blocks);
+    if (kernel == &sv_kernel_coll_pair || kernel == &sv_kernel_coll_pair_ll128)
+        return take_pair(arg, bytes, blocks);
     CHECK_EQ(bytes, sizeof(sv_coll_arg_t));
     item(kernel == &sv_kernel_coll_ll ? "ll" : kernel == &sv_kernel_coll_ll128 ? "long" : "simple", stream);
     pthread_mutex_lock(&fake.lock);
@@ -140,7 +160,8 @@ static void run_launch(const fake_launch_t *launch)
         sv_coll_work_t work;
         uint32_t at = (arg->position + i * SV_COLL_FIFO_STRIDE) & arg->fifo_mask;
         memcpy(&work, arg->from_fifo ? (const void *)(arena.fifo + at) : &arg->work[i], sizeof work);
-        CHECK_EQ(work.sequence, fake.next_sequence++);
+        if (work.call != SV_COLL_PAIR) /* which says that of the call before it */
+            CHECK_EQ(work.sequence, fake.next_sequence++);
         unsigned end = (unsigned)work.channel + work.nchannels;
         blocks = end > blocks ? end : blocks;
         for (unsigned c = work.channel; c < end; c++) {
@@ -196,7 +217,7 @@ static pthread_t begin(uint32_t fifo_bytes, uint32_t position, uint32_t counted,
     memset(&arena, 0, sizeof arena);
     memset(&coll, 0, sizeof coll);
     memset(&pinned, 0, sizeof pinned);
-    fake.queued = fake.done = fake.most_works = fake.from_fifo = fake.small = 0;
+    fake.queued = fake.done = fake.most_works = fake.from_fifo = fake.small = fake.pairs = 0;
     fake.stopped = fake.held = fake.slow = fake.capturing = fake.endless = fake.log_on = false;
     fake.next_sequence = 1;
     fake.log[0] = '\0';
@@ -270,7 +291,23 @@ static void test_where_work_travels(void)
     end(thread);
 }
 
-/* Short calls alone have a kernel of their own; long ones, groups, and calls with digests do not. */
+static selvage_status_t message(bool is_send, int other, uint64_t count)
+{
+    sv_coll_call_t call = {.call = SV_COLL_PAIR, .type = SV_COLL_FLOAT32, .root = other, .is_send = is_send,
+                           .send = is_send ? memory : NULL, .recv = is_send ? NULL : memory, .count = count};
+    return sv_coll_submit(&coll, &call);
+}
+
+/* A send to the next rank and a receive from the one before, in one group: one piece of work. */
+static void send_around(uint64_t send_count, uint64_t recv_count)
+{
+    CHECK_STATUS(sv_coll_group_begin(&coll), SELVAGE_SUCCESS);
+    CHECK_STATUS(message(true, 2, send_count), SELVAGE_SUCCESS);
+    CHECK_STATUS(message(false, 0, recv_count), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_SUCCESS);
+}
+
+/* Short calls alone have a kernel of their own, and so do a short send and receive; long ones and groups do not. */
 static void test_small(void)
 {
     pthread_t thread = begin(FIFO_MAX, 0, 0, false);
@@ -283,6 +320,15 @@ static void test_small(void)
     coll.dev.layout.ll_bytes = 256; /* 16 words of data */
     CHECK_STATUS(all_reduce(200, NULL), SELVAGE_SUCCESS);
     CHECK_EQ(fake.small, 2);
+    coll.dev.layout.ll_bytes = 8 << 10;
+    send_around(7, 9);
+    CHECK_STATUS(message(true, 0, 100), SELVAGE_SUCCESS);
+    CHECK_STATUS(message(false, 3, 0), SELVAGE_SUCCESS);
+    CHECK_EQ(fake.pairs, 3);
+    coll.dev.layout.ll_bytes = 512; /* 32 words of data */
+    send_around(7, 200);
+    send_around(200, 7);
+    CHECK_EQ(fake.pairs, 3);
     CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
     end(thread);
 }
