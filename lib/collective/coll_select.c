@@ -32,13 +32,14 @@ enum { UNIT_K = 1 << 10, UNIT_M = 1 << 20 };
  * The first line that fits is taken: ranks, then size, then whether the way is open (whole lines, direct access). The
  * ways through slots after the direct ones are for when those are not open. Up to four ranks these are the fastest
  * ways on H100s and H200s (doc/measured.md), beyond that estimates; a tuning file improves them. Lines of LL carry as
- * much flag as data, so they win while latency is all that counts, and the sooner others win the more ranks there are to
- * send to; of two ranks one pass over all inputs is as short as two. Digests cost a direct way a look at all that others
- * read or stored here, and lines next to nothing.
+ * much flag as data, so they win while latency is all that counts, and the sooner others win the more ranks there are
+ * to send to; of two ranks one pass over all inputs is as short as two. Digests cost a direct way a look at all that
+ * others read or stored here, and lines next to nothing.
  */
 static const rule_t rules[] = {
     UPTO(ALL_REDUCE, 2, 128, K, ONESHOT, LL),
     UPTO(ALL_REDUCE, 2, 512, K, ONESHOT, LL128),
+    VERIFIED_UPTO(ALL_REDUCE, 2, 1, M, ONESHOT, LL128),
     REST(ALL_REDUCE, 2, DIRECT_ONE),
     REST(ALL_REDUCE, 2, ONESHOT),
     UPTO(ALL_REDUCE, 4, 64, K, ONESHOT, LL),
@@ -61,12 +62,15 @@ static const rule_t rules[] = {
     UPTO(ALL_GATHER, 4, 256, K, ONESHOT, LL),
     UPTO(ALL_GATHER, 16, 128, K, ONESHOT, LL),
     UPTO(ALL_GATHER, 16, 512, K, ONESHOT, LL128),
+    VERIFIED_UPTO(ALL_GATHER, 2, 2, M, ONESHOT, LL128),
+    VERIFIED_UPTO(ALL_GATHER, 4, 1, M, ONESHOT, LL128),
     REST(ALL_GATHER, 16, DIRECT_ONE),
     REST(ALL_GATHER, 16, ONESHOT),
 
     UPTO(BROADCAST, 2, 256, K, ONESHOT, LL),
     UPTO(BROADCAST, 16, 64, K, ONESHOT, LL),
     UPTO(BROADCAST, 16, 512, K, ONESHOT, LL128),
+    VERIFIED_UPTO(BROADCAST, 2, 1, M, ONESHOT, LL128),
     REST(BROADCAST, 2, DIRECT_ONE),
     REST(BROADCAST, 2, ONESHOT),
     UPTO(BROADCAST, 16, 4, M, DIRECT_TWO, SIMPLE),
@@ -76,6 +80,7 @@ static const rule_t rules[] = {
 
     UPTO(REDUCE, 16, 64, K, ONESHOT, LL),
     UPTO(REDUCE, 4, 512, K, ONESHOT, LL128),
+    VERIFIED_UPTO(REDUCE, 2, 1, M, ONESHOT, LL128),
     UPTO(REDUCE, 16, 256, K, ONESHOT, LL128),
     REST(REDUCE, 2, DIRECT_ONE),
     REST(REDUCE, 2, ONESHOT),
@@ -91,6 +96,8 @@ static const rule_t rules[] = {
     REST(ALL_TO_ALL, 16, ONESHOT),
 
     UPTO(PAIR, 16, 64, K, ONESHOT, LL),
+    UPTO(PAIR, 2, 1, M, ONESHOT, LL128),
+    UPTO(PAIR, 4, 512, K, ONESHOT, LL128),
     UPTO(PAIR, 16, 256, K, ONESHOT, LL128),
     REST(PAIR, 16, ONESHOT),
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One send and one receive, alone in a launch, in lines of LL or LL128, each of which fits into one step. As coll_small.h
- * says, what counts is the length of the chain of memory accesses, and to other ranks it looks like the same messages by
- * the kernels of coll_run.h.
+ * One send and one receive, alone in a launch, in lines of LL or LL128, each of which fits into one step. As
+ * coll_small.h says, what counts is the length of the chain of memory accesses. To other ranks it looks like the same
+ * messages by the kernels of coll_run.h.
  *
  *   step s       a line that says what is sent, and its digest: in lines of LL whatever the protocol
  *   step s + 1   the data and its digest; left out where the channel has none
@@ -63,7 +63,23 @@ SV_DEV_FN void sv_coll_pair_enter(const sv_coll_at_t &c, const sv_coll_pair_arg_
     }
 }
 
-/* Puts the line, the data, and their digests. All lanes. */
+/* Puts the line that says what is sent, and its digest. One lane. */
+SV_DEV_FN void sv_coll_pair_put_line(const sv_coll_at_t &c, const sv_coll_pair_arg_t &arg)
+{
+    const sv_coll_work_t &work = arg.small.work;
+    const uint64_t step = c.b.state[work.root].sent - 1;
+    const uint64_t line = sv_coll_pair_line_at(arg, c.b.theirs[work.root], step);
+    const uint64_t word = sv_coll_pair_word(work, work.count);
+    const uint32_t flag = static_cast<uint32_t>(step + 1);
+    sv_coll_line_put(c, line, word, flag);
+    if (work.flags & SV_COLL_DIGEST)
+        sv_coll_line_put(c, line + SV_COLL_LINE,
+                         sv_coll_term(8, word, 0, sv_coll_pair_key(arg.small, arg.small.context.me, step)), flag);
+}
+
+/* Puts the line, the data, and their digests. All lanes. The line is the affair of the last lane, which has no data of
+   a short message. It puts its data first: lanes that have gone apart before do not store a long line as one, and it
+   was seen torn. */
 template <typename PROTO>
 SV_DEV_FN void sv_coll_pair_put(const sv_coll_small_t &q, const sv_coll_pair_arg_t &arg)
 {
@@ -72,21 +88,14 @@ SV_DEV_FN void sv_coll_pair_put(const sv_coll_small_t &q, const sv_coll_pair_arg
     const uint32_t to = work.root, me = arg.small.context.me;
     const uint64_t step = c.b.state[to].sent;
     const bool signs = work.flags & SV_COLL_DIGEST;
-    if (c.at.tid == c.at.nthreads - 1) {
-        const uint64_t line = sv_coll_pair_line_at(arg, c.b.theirs[to], step - 1);
-        const uint64_t word = sv_coll_pair_word(work, work.count);
-        const uint32_t flag = static_cast<uint32_t>(step);
-        sv_coll_line_put(c, line, word, flag);
-        if (signs)
-            sv_coll_line_put(c, line + SV_COLL_LINE, sv_coll_term(8, word, 0, sv_coll_pair_key(arg.small, me, step - 1)),
-                             flag);
-    }
+    uint64_t sum = 0;
+    if (q.units > 0)
+        sum = sv_coll_small_put_to<PROTO>(q, to, signs ? sv_coll_pair_key(arg.small, me, step) : 0);
+    if (c.at.tid == c.at.nthreads - 1)
+        sv_coll_pair_put_line(c, arg);
     if (((step - 1) & c.context.ll_clean) == c.context.ll_clean)
         sv_coll_small_clean(&c.b, &c.context, c.at, to, step - 1, signs ? 2 : 1);
-    if (q.units == 0)
-        return;
-    uint64_t sum = sv_coll_small_put_to<PROTO>(q, to, signs ? sv_coll_pair_key(arg.small, me, step) : 0);
-    if (!signs)
+    if (!signs || q.units == 0)
         return;
     sum = sv_dev_block_sum_u64(sum, c.at);
     const uint64_t word[2] = {sum, 0};
@@ -124,8 +133,6 @@ SV_DEV_FN void sv_coll_pair_take(const sv_coll_small_t &q, const sv_coll_pair_ar
     const bool sums = work.flags & SV_COLL_DIGEST;
     const uint64_t key = sv_coll_pair_key(arg.small, from, step);
     const unsigned taker = c.at.nthreads > 1 ? c.at.nthreads - 2 : 0; /* of the digest: has no data if it is short */
-    if (c.at.tid == c.at.nthreads - 1)
-        sv_coll_pair_take_line(c, arg);
     uint64_t taken = 0;
     SV_DEV_ROLLED
     for (uint64_t u = c.at.tid; u < q.units; u += c.at.nthreads) {
@@ -136,6 +143,8 @@ SV_DEV_FN void sv_coll_pair_take(const sv_coll_small_t &q, const sv_coll_pair_ar
         if (sums)
             taken += sv_coll_small_terms<PROTO>(q, u, polled.word, key);
     }
+    if (c.at.tid == c.at.nthreads - 1)
+        sv_coll_pair_take_line(c, arg);
     if (!sums || q.units == 0)
         return;
     if (c.at.tid == taker) {
