@@ -31,9 +31,10 @@ static selvage_status_t batch_launch(batch_t *batch)
     if (batch->arg.nwork == 0)
         return SELVAGE_SUCCESS;
     bool alone = batch->arg.nwork == 1 && !batch->arg.from_fifo;
-    const sv_kernel_t *small = alone ? sv_coll_small_kernel(coll, &batch->arg.work[0]) : NULL;
+    size_t small_bytes = 0;
+    const sv_kernel_t *small = alone ? sv_coll_small_kernel(coll, &batch->arg.work[0], &small_bytes) : NULL;
     if (small) {
-        SV_TRY(SV_DEVICE_CALL(dev, launch, small, &coll->small, sizeof coll->small, batch->blocks, batch->stream));
+        SV_TRY(SV_DEVICE_CALL(dev, launch, small, &coll->alone, small_bytes, batch->blocks, batch->stream));
     } else {
         /* Each kernel reduces in one protocol; they all copy in all of them. */
         unsigned proto = batch->reduces ? batch->reduces : batch->first;

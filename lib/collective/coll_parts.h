@@ -53,8 +53,8 @@ selvage_status_t sv_coll_pairs_begin(sv_coll_pairs_t *pairs, const sv_coll_call_
 bool sv_coll_pairs_next(sv_coll_pairs_t *pairs, const sv_coll_call_t **send_out, const sv_coll_call_t **recv_out);
 
 /* coll_small.c: whether the piece of work, which is alone in its launch, has a kernel of its own; NULL: none. Its
-   argument is then coll->small, and valid until the next call. */
-const sv_kernel_t *sv_coll_small_kernel(selvage_coll_t *coll, const sv_coll_work_t *work);
+   argument is then so many bytes of coll->alone, and valid until the next call. */
+const sv_kernel_t *sv_coll_small_kernel(selvage_coll_t *coll, const sv_coll_work_t *work, size_t *arg_bytes_out);
 
 /* coll_fifo.c: how many pieces one launch may take from the FIFO. */
 unsigned sv_coll_fifo_pieces(const sv_coll_arena_t *arena);

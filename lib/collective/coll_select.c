@@ -15,29 +15,36 @@ typedef struct rule {
     uint8_t call, ranks_max, algo, proto;
     uint64_t max_bytes;
     const char *why;
+    bool verified;             /* only where results are verified */
 } rule_t;
 
 enum { UNIT_K = 1 << 10, UNIT_M = 1 << 20 };
 #define ANY_SIZE UINT64_MAX
 #define WAY(call, ranks, algo, proto) SV_COLL_##call, ranks, SV_COLL_##algo, SV_COLL_##proto
 #define UPTO(call, ranks, number, unit, algo, proto) \
-    {WAY(call, ranks, algo, proto), (uint64_t)(number) * UNIT_##unit, "up to " #number #unit}
-#define REST(call, ranks, algo) {WAY(call, ranks, algo, SIMPLE), ANY_SIZE, "larger sizes"}
+    {WAY(call, ranks, algo, proto), (uint64_t)(number) * UNIT_##unit, "up to " #number #unit, false}
+#define VERIFIED_UPTO(call, ranks, number, unit, algo, proto) \
+    {WAY(call, ranks, algo, proto), (uint64_t)(number) * UNIT_##unit, "verified, up to " #number #unit, true}
+#define REST(call, ranks, algo) {WAY(call, ranks, algo, SIMPLE), ANY_SIZE, "larger sizes", false}
+#define VERIFIED_REST(call, ranks, algo) {WAY(call, ranks, algo, SIMPLE), ANY_SIZE, "verified, larger sizes", true}
 
 /*
  * The first line that fits is taken: ranks, then size, then whether the way is open (whole lines, direct access). The
  * ways through slots after the direct ones are for when those are not open. Up to four ranks these are the fastest
- * ways on H200s (doc/measured.md), beyond that estimates; a tuning file improves them. Lines of LL carry as much flag
- * as data, so they win while latency is all that counts, and the sooner others win the more ranks there are to send to;
- * of two ranks one pass over all inputs is as short as two.
+ * ways on H100s and H200s (doc/measured.md), beyond that estimates; a tuning file improves them. Lines of LL carry as
+ * much flag as data, so they win while latency is all that counts, and the sooner others win the more ranks there are
+ * to send to; of two ranks one pass over all inputs is as short as two. Digests cost a direct way a look at all that
+ * others read or stored here, and lines next to nothing.
  */
 static const rule_t rules[] = {
     UPTO(ALL_REDUCE, 2, 128, K, ONESHOT, LL),
     UPTO(ALL_REDUCE, 2, 512, K, ONESHOT, LL128),
+    VERIFIED_UPTO(ALL_REDUCE, 2, 1, M, ONESHOT, LL128),
     REST(ALL_REDUCE, 2, DIRECT_ONE),
     REST(ALL_REDUCE, 2, ONESHOT),
     UPTO(ALL_REDUCE, 4, 64, K, ONESHOT, LL),
     UPTO(ALL_REDUCE, 4, 256, K, ONESHOT, LL128),
+    VERIFIED_UPTO(ALL_REDUCE, 4, 512, K, ONESHOT, LL128),
     REST(ALL_REDUCE, 4, DIRECT_TWO),
     REST(ALL_REDUCE, 4, TWOSHOT),
     UPTO(ALL_REDUCE, 16, 16, K, ONESHOT, LL),
@@ -48,24 +55,32 @@ static const rule_t rules[] = {
     UPTO(REDUCE_SCATTER, 4, 256, K, ONESHOT, LL),
     UPTO(REDUCE_SCATTER, 16, 64, K, ONESHOT, LL),
     UPTO(REDUCE_SCATTER, 16, 512, K, ONESHOT, LL128),
+    VERIFIED_UPTO(REDUCE_SCATTER, 4, 2, M, ONESHOT, LL128),
     REST(REDUCE_SCATTER, 16, DIRECT_ONE),
     REST(REDUCE_SCATTER, 16, ONESHOT),
 
     UPTO(ALL_GATHER, 4, 256, K, ONESHOT, LL),
     UPTO(ALL_GATHER, 16, 128, K, ONESHOT, LL),
     UPTO(ALL_GATHER, 16, 512, K, ONESHOT, LL128),
+    VERIFIED_UPTO(ALL_GATHER, 2, 2, M, ONESHOT, LL128),
+    VERIFIED_UPTO(ALL_GATHER, 4, 1, M, ONESHOT, LL128),
     REST(ALL_GATHER, 16, DIRECT_ONE),
     REST(ALL_GATHER, 16, ONESHOT),
 
     UPTO(BROADCAST, 2, 256, K, ONESHOT, LL),
     UPTO(BROADCAST, 16, 64, K, ONESHOT, LL),
     UPTO(BROADCAST, 16, 512, K, ONESHOT, LL128),
+    VERIFIED_UPTO(BROADCAST, 2, 1, M, ONESHOT, LL128),
     REST(BROADCAST, 2, DIRECT_ONE),
     REST(BROADCAST, 2, ONESHOT),
+    UPTO(BROADCAST, 16, 4, M, DIRECT_TWO, SIMPLE),
+    VERIFIED_REST(BROADCAST, 4, TWOSHOT),
     REST(BROADCAST, 16, DIRECT_TWO),
     REST(BROADCAST, 16, TWOSHOT),
 
     UPTO(REDUCE, 16, 64, K, ONESHOT, LL),
+    UPTO(REDUCE, 4, 512, K, ONESHOT, LL128),
+    VERIFIED_UPTO(REDUCE, 2, 1, M, ONESHOT, LL128),
     UPTO(REDUCE, 16, 256, K, ONESHOT, LL128),
     REST(REDUCE, 2, DIRECT_ONE),
     REST(REDUCE, 2, ONESHOT),
@@ -76,10 +91,13 @@ static const rule_t rules[] = {
     UPTO(ALL_TO_ALL, 4, 256, K, ONESHOT, LL),
     UPTO(ALL_TO_ALL, 16, 128, K, ONESHOT, LL),
     UPTO(ALL_TO_ALL, 16, 512, K, ONESHOT, LL128),
+    VERIFIED_UPTO(ALL_TO_ALL, 4, 2, M, ONESHOT, LL128),
     REST(ALL_TO_ALL, 16, DIRECT_ONE),
     REST(ALL_TO_ALL, 16, ONESHOT),
 
     UPTO(PAIR, 16, 64, K, ONESHOT, LL),
+    UPTO(PAIR, 2, 1, M, ONESHOT, LL128),
+    UPTO(PAIR, 4, 512, K, ONESHOT, LL128),
     UPTO(PAIR, 16, 256, K, ONESHOT, LL128),
     REST(PAIR, 16, ONESHOT),
 };
@@ -90,6 +108,7 @@ enum { FORCED_LL_MAX = 64 << 10, FORCED_LL128_MAX = 1 << 20 };
 
 /* Bytes of one rank's share that are worth another channel, and parts of it that overlap in slots. */
 enum { LL_GRAIN = 1 << 10, LL128_GRAIN = 4 << 10, DIRECT_GRAIN = 16 << 10, SLOT_GRAIN = 32 << 10, CHUNKS = 4 };
+enum { VERIFIED_GRAIN = 4 << 10 }; /* of direct ways: a channel's sums take the longer the more memory they are of */
 enum { CHUNK_UNIT = 128, CHUNK_MIN = 64 << 10, SOFT_CHANNELS = 2 };
 enum { PUSH_PIECE = 64 << 10, PUSH_PIECES_LOG2 = 2, DIRECT_CHANNELS = 32, LONG_BYTES = 64 << 20 };
 
@@ -142,6 +161,8 @@ static const rule_t *find_rule(const question_t *q, unsigned only)
     for (unsigned i = 0; i < RULES; i++) {
         const rule_t *rule = &rules[i];
         if (rule->call != q->call || rule->ranks_max < q->n || !is_usable(q->facts, q->call, rule->algo, rule->proto))
+            continue;
+        if (rule->verified && !q->facts->config->coll_checksum)
             continue;
         if ((only & DIRECT_ONLY && !is_direct_algo(rule->algo)) ||
             (only & SIMPLE_ONLY && rule->proto != SV_COLL_SIMPLE))
@@ -276,12 +297,12 @@ static unsigned channels_of(const question_t *q, const pick_t *pick)
     static const unsigned grains[SV_COLL_PROTOS] = {
         [SV_COLL_LL] = LL_GRAIN, [SV_COLL_LL128] = LL128_GRAIN, [SV_COLL_SIMPLE] = SLOT_GRAIN};
     const sv_config_t *config = q->facts->config;
-    unsigned grain = is_direct_algo(pick->algo) ? DIRECT_GRAIN : grains[pick->proto];
+    const bool sums = config->coll_checksum;
+    unsigned grain = !is_direct_algo(pick->algo) ? grains[pick->proto] : sums ? VERIFIED_GRAIN : DIRECT_GRAIN;
     uint64_t by_size = (share_of(q, pick->algo) + grain - 1) / grain;
     unsigned channels = by_size < SV_COLL_CHANNELS ? (unsigned)by_size : SV_COLL_CHANNELS;
-    if (is_direct_algo(pick->algo) && (q->bytes < LONG_BYTES || q->call == SV_COLL_BROADCAST)) /* reading needs no
-                                                                                                  more */
-        channels = smaller_count(channels, DIRECT_CHANNELS);
+    if (is_direct_algo(pick->algo) && !sums && (q->bytes < LONG_BYTES || q->call == SV_COLL_BROADCAST))
+        channels = smaller_count(channels, DIRECT_CHANNELS); /* reading needs no more */
     channels = q->facts->soft ? smaller_count(channels, SOFT_CHANNELS) : channels;
     channels = pick->nchannels ? pick->nchannels : channels;
     if (channels < (unsigned)config->coll_channels_min)

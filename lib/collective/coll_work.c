@@ -57,9 +57,10 @@ void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_c
         work_out->dst = (uintptr_t)call->recv;
         work_out->dst_window = sv_coll_window_find(coll, call->recv, recv_bytes);
     }
-    /* 3. How direct algorithms divide it among ranks and channels; the root of a broadcast has no shard. */
+    /* 3. How direct algorithms divide it among ranks and channels; a root has no shard. */
     const uint64_t unit = SV_COLL_UNIT, bytes = call->count * selvage_type_bytes((selvage_type_t)call->type);
-    const uint64_t shards = coll->dev.n - (call->call == SV_COLL_BROADCAST && coll->dev.n > 1 ? 1U : 0U);
+    const bool has_root = call->call == SV_COLL_BROADCAST || call->call == SV_COLL_REDUCE;
+    const uint64_t shards = coll->dev.n - (has_root && coll->dev.n > 1 ? 1U : 0U);
     work_out->shard_bytes = ((bytes + shards - 1) / shards + unit - 1) / unit * unit;
     work_out->shard_part_bytes = sv_coll_part_bytes(work_out->shard_bytes, work_out->nchannels);
     work_out->part_bytes = sv_coll_part_bytes(bytes, work_out->nchannels);

@@ -19,6 +19,7 @@
 
 #include "kernels/coll_args.h"
 #include "kernels/coll_pass.h"
+#include "kernels/kernel_block.h"
 #include "kernels/kernel_device.h"
 
 /* Where a piece of a slice comes from or goes to: memory, or a slot of the connection with a rank. */

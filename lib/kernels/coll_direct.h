@@ -7,13 +7,14 @@
  *   one   all-reduce: read everything from everybody. Reduce-scatter: read the own block. All-gather, all-to-all: push
  *         the own blocks. Broadcast: read from root. Reduce: root reads.
  *   two   all-reduce: read the own shard from all, reduce, push the result to all. Broadcast: read the own shard from
- *         root, push it to the others. Reduce: read the own shard from all, push the result to root.
+ *         root, push it to the others. Reduce: read the own shard from all, push the result to root. Of these two root
+ *         has no shard: what crosses its link is the vector once.
  *
  * Only its owner reads and writes a shard, so "two" works in place. One-shot all-reduce does not, because others still
  * read what would be written. A long call that is not in place only pushes (coll_push.h).
  *
- * With digests there are phases that move nothing. Before the others a rank sums what is read from it and what it does
- * not read itself. After them it sums what was stored in its memory.
+ * With digests there are phases that move nothing (coll_stretches.h). Before the others a rank sums what is read from
+ * it and what it does not read itself. After them it sums what was stored in its memory.
  *
  *   sum what others will read -> (in place: fin) -> passes -> what was given, as a line; fin -> sum what was stored
  *   -> everybody's line read
@@ -25,6 +26,7 @@
 #include "kernels/coll_plan.h"
 #include "kernels/coll_push.h"
 #include "kernels/coll_slots.h"
+#include "kernels/coll_stretches.h"
 
 enum { SV_COLL_WINDOW_SHIFT = 48 };
 
@@ -124,7 +126,8 @@ SV_DEV_FN sv_coll_stretch_t sv_coll_direct_stretch(const sv_coll_at_t &c, bool w
 {
     const sv_coll_work_t &work = c.b.work;
     const uint64_t all = work.count * sv_coll_type_bytes(work.type);
-    const uint32_t after_root = work.call == SV_COLL_BROADCAST && r > work.root ? 1 : 0;
+    const bool rootless = work.call == SV_COLL_BROADCAST || work.call == SV_COLL_REDUCE; /* root has no shard */
+    const uint32_t after_root = rootless && r > work.root ? 1 : 0;
     if (whole)
         return sv_coll_stretch_of(c, 0, all, work.part_bytes);
     const uint64_t from = (r - after_root) * work.shard_bytes;
@@ -187,7 +190,7 @@ SV_DEV_FN void sv_coll_direct_count(sv_coll_direct_t &d)
                      ? b.n - 1 : b.n;
     else if (b.work.call == SV_COLL_BROADCAST)
         d.ndst = root ? (d.p.in_of[b.me] == d.p.out_of[b.me] ? 0 : 1) : d.two ? b.n - 1 : 1;
-    else if (b.work.call == SV_COLL_REDUCE && !d.two && !root)
+    else if (b.work.call == SV_COLL_REDUCE && d.two == root)
         d.ndst = 0;
 }
 
@@ -199,6 +202,8 @@ SV_DEV_FN void sv_coll_direct_pass_sums(const sv_coll_direct_t &d)
     sv_coll_pass_t &pass = c.b.pass;
     const uint32_t call = b.work.call, root = b.work.root, own = 1u << b.me, all = (1u << b.n) - 1;
     const uint32_t to = sv_coll_around(c, d.phase), at_root = 1u << root;
+    if (d.two && d.ndst == 0)
+        return;
     if (b.work.op && d.ndst == 0) { /* a root reads what lies here */
         pass.src[0] = sv_coll_pointer<const uint8_t>(d.p.in_of[b.me] + d.at.begin);
         pass.nsrc = 1;
@@ -239,6 +244,7 @@ SV_DEV_FN void sv_coll_direct_pass(const sv_coll_direct_t &d)
     }
     if (c.at.tid != 0)
         return;
+    pass.stretches = 0;
     pass.nsrc = d.nsrc;
     pass.ndst = d.ndst;
     pass.premul = c.b.work.flags & SV_COLL_PREMUL ? (1u << c.b.n) - 1 : 0;
@@ -251,19 +257,6 @@ SV_DEV_FN void sv_coll_direct_pass(const sv_coll_direct_t &d)
         sv_coll_direct_pass_sums(d);
 }
 
-/* A pass over a part of this rank's memory that moves nothing. One lane. */
-SV_DEV_FN void sv_coll_direct_only_sum(const sv_coll_at_t &c, uint64_t from, const sv_coll_stretch_t &at, uint64_t key)
-{
-    sv_coll_pass_t &pass = c.b.pass;
-    pass.src[0] = sv_coll_pointer<const uint8_t>(from + at.begin);
-    pass.nsrc = 1;
-    pass.ndst = pass.premul = pass.divisor = 0;
-    pass.bytes = at.bytes;
-    pass.type = c.b.work.type;
-    pass.op = 0;
-    pass.key_of[0] = key;
-}
-
 /* Whether rank r reads what lies on this rank, which does not read it itself. */
 SV_DEV_FN bool sv_coll_direct_is_asked(const sv_coll_at_t &c, bool two, uint32_t r)
 {
@@ -271,35 +264,35 @@ SV_DEV_FN bool sv_coll_direct_is_asked(const sv_coll_at_t &c, bool two, uint32_t
     if (work.call == SV_COLL_BROADCAST)
         return two && c.b.me == work.root && r != work.root;
     return work.call == SV_COLL_REDUCE_SCATTER ||
-           (two && (work.call == SV_COLL_ALL_REDUCE || work.call == SV_COLL_REDUCE));
+           (two && (work.call == SV_COLL_ALL_REDUCE || (work.call == SV_COLL_REDUCE && r != work.root)));
 }
 
-/* Sums what rank r will read. One lane. */
-SV_DEV_FN void sv_coll_direct_give(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool two, uint32_t r)
+/* Stretch k: what the rank that comes k + 1 after this one will read. One lane. */
+SV_DEV_FN void sv_coll_direct_give(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool two, uint32_t k)
 {
+    const uint32_t r = sv_coll_around(c, k + 1);
     const bool blocks = c.b.work.call == SV_COLL_REDUCE_SCATTER;
     const uint64_t block = c.b.work.count * sv_coll_type_bytes(c.b.work.type);
     sv_coll_stretch_t at = sv_coll_direct_stretch(c, !two, r);
     if (!sv_coll_direct_is_asked(c, two, r))
         at.bytes = 0;
-    sv_coll_direct_only_sum(c, p.in_of[c.b.me] + (blocks ? r * block : 0), at,
-                            sv_coll_direct_key(c, c.b.me, false, blocks ? r : 0, at.begin));
-    sv_coll_direct_sum(c, 0, 1, false, 1u << r);
+    sv_coll_set_stretch(c, k, p.in_of[c.b.me] + (blocks ? r * block : 0), at,
+                        sv_coll_direct_key(c, c.b.me, false, blocks ? r : 0, at.begin));
 }
 
-/* Sums what rank r has stored here. One lane. */
-SV_DEV_FN void sv_coll_direct_poll(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool two, uint32_t r)
+/* Stretch k: what the rank that comes k + 1 after this one has stored here. One lane. */
+SV_DEV_FN void sv_coll_direct_poll(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool two, uint32_t k)
 {
     const sv_coll_work_t &work = c.b.work;
+    const uint32_t r = sv_coll_around(c, k + 1);
     const bool blocks = work.call == SV_COLL_ALL_GATHER || work.call == SV_COLL_ALL_TO_ALL;
     const uint64_t block = work.count * sv_coll_type_bytes(work.type);
     const bool is_root = c.b.me == work.root;
     sv_coll_stretch_t at = sv_coll_direct_stretch(c, blocks, r);
     if ((work.call == SV_COLL_REDUCE && !is_root) || (work.call == SV_COLL_BROADCAST && (is_root || r == work.root)))
         at.bytes = 0;
-    sv_coll_direct_only_sum(c, p.out_of[c.b.me] + (blocks ? r * block : 0), at,
-                            sv_coll_direct_key(c, r, two, work.call == SV_COLL_ALL_TO_ALL ? c.b.me : 0, at.begin));
-    sv_coll_direct_sum(c, 1, 0, false, 0);
+    sv_coll_set_stretch(c, k, p.out_of[c.b.me] + (blocks ? r * block : 0), at,
+                        sv_coll_direct_key(c, r, two, work.call == SV_COLL_ALL_TO_ALL ? c.b.me : 0, at.begin));
 }
 
 /* How many phases come before those that move data, and after them. */
@@ -307,12 +300,12 @@ SV_DEV_FN uint32_t sv_coll_direct_before(const sv_coll_at_t &c, uint32_t algo)
 {
     const uint32_t call = c.b.work.call;
     const bool asks = call == SV_COLL_REDUCE_SCATTER || algo == SV_COLL_DIRECT_TWO;
-    return asks && sv_coll_has_digest(c) ? c.b.n - 1 : 0;
+    return asks && sv_coll_has_digest(c) ? 1 : 0;
 }
 
 SV_DEV_FN uint32_t sv_coll_direct_after(const sv_coll_at_t &c, uint32_t algo)
 {
-    return sv_coll_has_digest(c) && sv_coll_direct_pushes(c.b.work, algo) ? c.b.n - 1 : 0;
+    return sv_coll_has_digest(c) && sv_coll_direct_pushes(c.b.work, algo) ? 1 : 0;
 }
 
 /* What has to be done in that phase. The first lanes; how is settled, and it is not to push. */
@@ -326,11 +319,16 @@ SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_
         sv_coll_direct_t d = {c, p, two, phase - before, sv_coll_direct_stretch(c, !two || root, c.b.me), 0, 0};
         sv_coll_direct_count(d);
         sv_coll_direct_pass(d);
-    } else if (c.at.tid == 0 && phase < before) {
-        sv_coll_direct_give(c, p, two, sv_coll_around(c, phase + 1));
-    } else if (c.at.tid == 0) {
-        sv_coll_direct_poll(c, p, two, sv_coll_around(c, phase - before - moving + 1));
+        return;
     }
+    for (uint32_t k = c.at.tid; k + 1 < c.b.n; k += c.at.nthreads) {
+        if (phase < before)
+            sv_coll_direct_give(c, p, two, k);
+        else
+            sv_coll_direct_poll(c, p, two, k);
+    }
+    if (c.at.tid == 0)
+        sv_coll_stretches_pass(c, phase >= before);
 }
 
 /* Entry lines, buffers and the first pass. All lanes call, before a barrier. Then p.algo says how the call is done. */

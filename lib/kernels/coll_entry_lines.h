@@ -25,6 +25,16 @@ SV_DEV_FN uint64_t sv_coll_entry_word(const sv_coll_work_t &work, unsigned line)
     return line == 0 ? work.signature : line == 1 ? work.src_window : line == 2 ? work.dst_window : work.scalar;
 }
 
+/* The word that opens a PAIR, in place of an entry: nobody waits for a receiver that is late. */
+SV_DEV_FN uint64_t sv_coll_pair_word(const sv_coll_work_t &work, uint64_t elements)
+{
+    sv_coll_work_t pair = work;
+    pair.sequence = 0;
+    pair.op = pair.root = 0;
+    pair.count = elements;
+    return sv_coll_signature(&pair, work.communicator);
+}
+
 /* Writes to rank r the lines `from` to `until` that the call has no use for, in the rounds that the mask ll_clean
    selects. So none keeps a flag until that comes round again. */
 SV_DEV_FN void sv_coll_entry_clean(const sv_coll_at_t &c, uint32_t r, unsigned from, unsigned until)

@@ -290,29 +290,30 @@ template <typename PROTO> SV_DEV_FN void sv_coll_blame(const sv_coll_at_t &c)
 
 /*
  * Compares the sum of what was taken from all slots, as it was used, with the sum that their senders say. It is one sum
- * for all, because a lane has no room for one per rank. If the sum is wrong but the slots no longer are, a line was
- * used before it was whole. Any rank is named then. All lanes call.
+ * for all, because a lane has no room for one per rank. Each sender's is taken by another lane. If the sum is wrong but
+ * the slots no longer are, a line was used before it was whole. Any rank is named then. All lanes call.
  */
 template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t &c, uint64_t sum)
 {
     const sv_coll_slice_t &s = c.b.slice;
     const uint64_t units = PROTO::units((s.bytes + 7) / 8);
-    uint64_t said = 0, word[2];
     uint32_t peer = c.b.me;
-    sum = sv_dev_block_sum_u64(sum, c.at);
     SV_DEV_ROLLED
-    for (unsigned k = 0; k < s.nsrc; k++) {
+    for (unsigned k = c.at.tid; k < s.nsrc; k += c.at.nthreads) {
         if (s.from[k] == SV_COLL_PLAIN)
             continue;
+        uint64_t word[2];
         sv_coll_unit_take<PROTO>(c, k, units, word);
-        said += word[0];
-        peer = s.from[k];
+        sum -= word[0];
     }
-    if (!sv_dev_block_broadcast_u32(said != sum && !sv_coll_has_failed(c), c.at))
+    const uint64_t difference = sv_dev_block_sum_u64(sum, c.at); /* for all lanes the same */
+    if (difference == 0 || !sv_dev_block_broadcast_u32(!sv_coll_has_failed(c), c.at))
         return;
     sv_coll_blame<PROTO>(c);
+    for (unsigned k = 0; k < s.nsrc; k++)
+        peer = s.from[k] == SV_COLL_PLAIN ? peer : s.from[k];
     if (c.at.tid == 0 && !sv_coll_has_failed(c))
-        sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, said, sum);
+        sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, 0, difference);
 }
 
 /* Puts the digest after the data: in a unit of its own, and what else belongs to its line. All lanes call. */

@@ -34,6 +34,8 @@ typedef struct sv_coll_pass {
     uint64_t key, first_word;       /* of the digest, and of the result in it */
     uint32_t taken, given;          /* bits: sources that are summed as they are read, each with a key of its own */
     uint64_t key_of[SV_COLL_RANKS];
+    uint32_t stretches;             /* whether nothing is moved: each source is summed by itself (coll_stretches.h), */
+    uint64_t bytes_of[SV_COLL_RANKS]; /* and so long is it */
 } sv_coll_pass_t;
 
 /* Sums of digests, of a lane: of the result and of the sources `given`; of the sources `taken`. */
@@ -268,11 +270,19 @@ struct coll_range {
     uint64_t begin, end;
 };
 
+/* Of so many bytes from the address on; `differs`: bits below 16 in which others are not congruent with it. */
+SV_DEV_FN coll_range coll_packs_of(uint64_t address, uint64_t differs, uint64_t bytes)
+{
+    const uint64_t head = (0 - address) & 15;
+    if ((differs & 15) != 0 || bytes < head + 16)
+        return coll_range{0, 0};
+    return coll_range{head, head + ((bytes - head) & ~uint64_t{15})};
+}
+
 /* With a digest packs must also consist of words of the result. */
 SV_DEV_FN coll_range coll_packs(const sv_coll_pass_t &pass)
 {
     const uint64_t first = reinterpret_cast<uintptr_t>(pass.src[0]);
-    const uint64_t head = (0 - first) & 15;
     uint64_t differs = pass.digest | pass.taken | pass.given ? first & 7 : 0;
 
     SV_DEV_ROLLED
@@ -281,9 +291,7 @@ SV_DEV_FN coll_range coll_packs(const sv_coll_pass_t &pass)
     SV_DEV_ROLLED
     for (unsigned d = 0; d < pass.ndst; d++)
         differs |= first ^ reinterpret_cast<uintptr_t>(pass.dst[d]);
-    if ((differs & 15) != 0 || pass.bytes < head + 16)
-        return coll_range{0, 0};
-    return coll_range{head, head + ((pass.bytes - head) & ~uint64_t{15})};
+    return coll_packs_of(first, differs, pass.bytes);
 }
 
 SV_DEV_FN uint64_t coll_key_at(const sv_coll_pass_t &pass, uint64_t at)

@@ -22,6 +22,7 @@
 
 #include "kernels/coll_plan.h"
 #include "kernels/coll_slots.h"
+#include "kernels/coll_stretches.h"
 #include "kernels/coll_types.h"
 
 /* What this channel does of the call on this rank: which bytes of a block, or of all that is divided into shards. */
@@ -61,9 +62,23 @@ SV_DEV_FN void sv_coll_direct_sum(const sv_coll_at_t &c, uint32_t taken, uint32_
     c.b.given_to = to;
 }
 
-SV_DEV_FN uint32_t sv_coll_around(const sv_coll_at_t &c, uint32_t steps)
+/* Stretch k of a pass that moves nothing: what lies at `from`, or is to lie there, of the rank that comes k + 1 after
+   this one. */
+SV_DEV_FN void sv_coll_set_stretch(const sv_coll_at_t &c, uint32_t k, uint64_t from, const sv_coll_stretch_t &at,
+                                   uint64_t key)
 {
-    return c.b.me + steps < c.b.n ? c.b.me + steps : c.b.me + steps - c.b.n;
+    sv_coll_pass_t &pass = c.b.pass;
+    pass.src[k] = sv_coll_pointer<const uint8_t>(from + at.begin);
+    pass.bytes_of[k] = at.bytes;
+    pass.key_of[k] = key;
+}
+
+/* The rest of such a pass. One lane. */
+SV_DEV_FN void sv_coll_stretches_pass(const sv_coll_at_t &c, bool taken)
+{
+    c.b.pass.stretches = 1;
+    c.b.pass.nsrc = c.b.n - 1;
+    c.b.pass.taken = taken;
 }
 
 /* One lane. */
@@ -71,7 +86,7 @@ SV_DEV_FN void sv_coll_push_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
     p.stage_phases = c.b.n + 1;
     p.until = ((1u << c.b.work.peer) + 2) * p.stage_phases;
-    p.phases = p.until + (sv_coll_has_digest(c) ? c.b.n - 1 : 0);
+    p.phases = p.until + (sv_coll_has_digest(c) ? 1 : 0);
 }
 
 /* A stage, and the equal shards. */
@@ -120,6 +135,7 @@ SV_DEV_FN void sv_coll_push_pass(const sv_coll_push_t &push, uint32_t nsrc, uint
     const sv_coll_work_t &work = push.c.b.work;
     sv_coll_pass_t &pass = push.c.b.pass;
     const bool reduces = nsrc > 1;
+    pass.stretches = 0;
     pass.nsrc = nsrc;
     pass.ndst = ndst;
     pass.premul = reduces && work.flags & SV_COLL_PREMUL ? (1u << nsrc) - 1 : 0;
@@ -174,17 +190,18 @@ SV_DEV_FN void sv_coll_push_share(const sv_coll_push_t &push)
     push.c.b.pass.key = sv_coll_direct_key(push.c, b.me, true, 0, at.begin);
 }
 
-/* What rank r shared is summed where it lies. */
-SV_DEV_FN void sv_coll_push_poll(const sv_coll_push_t &push, uint32_t r)
+/* What the others shared is summed where it lies. */
+SV_DEV_FN void sv_coll_push_poll(const sv_coll_push_t &push)
 {
     const sv_coll_block_t &b = push.c.b;
-    const uint64_t from = r * push.shard_bytes;
-    const sv_coll_stretch_t at =
-        sv_coll_stretch_of(push.c, from, from + push.shard_bytes, b.work.shard_part_bytes);
-    sv_coll_push_from(push, 0, push.p.out_of[b.me] + at.begin);
-    sv_coll_push_pass(push, 1, 0, at.bytes);
-    sv_coll_direct_sum(push.c, 1, 0, false, 0);
-    push.c.b.pass.key_of[0] = sv_coll_direct_key(push.c, r, true, 0, at.begin);
+    for (uint32_t k = 0; k + 1 < b.n; k++) {
+        const uint32_t r = sv_coll_around(push.c, k + 1);
+        const uint64_t from = r * push.shard_bytes;
+        const sv_coll_stretch_t at =
+            sv_coll_stretch_of(push.c, from, from + push.shard_bytes, b.work.shard_part_bytes);
+        sv_coll_set_stretch(push.c, k, push.p.out_of[b.me], at, sv_coll_direct_key(push.c, r, true, 0, at.begin));
+    }
+    sv_coll_stretches_pass(push.c, true);
 }
 
 /* The pass of a phase. One lane. */
@@ -195,7 +212,7 @@ SV_DEV_COLD void sv_coll_push_prepare(sv_coll_block_t *block, const sv_coll_cont
     const sv_coll_push_t push = sv_coll_push_of(c, *p, phase / p->stage_phases);
     const uint32_t step = (phase + c.b.channel) % p->stage_phases;
     if (phase >= p->until)
-        sv_coll_push_poll(push, sv_coll_around(c, phase - p->until + 1));
+        sv_coll_push_poll(push);
     else if (step + 1 < c.b.n)
         sv_coll_push_send(push, sv_coll_around(c, step + 1));
     else if (step + 1 == c.b.n)

@@ -78,16 +78,6 @@ SV_DEV_FN void sv_coll_count(const sv_coll_at_t &c, bool begins)
         sv_dev_store_u32_system(&c.context.counts[c.b.channel].completed, static_cast<uint32_t>(++own.taken));
 }
 
-/* The word that opens a PAIR, in place of an entry: nobody waits for a receiver that is late. */
-SV_DEV_FN uint64_t sv_coll_pair_word(const sv_coll_work_t &work, uint64_t elements)
-{
-    sv_coll_work_t pair = work;
-    pair.sequence = 0;
-    pair.op = pair.root = 0;
-    pair.count = elements;
-    return sv_coll_signature(&pair, work.communicator);
-}
-
 typedef struct sv_coll_pair {
     uint64_t said, received, wanted;
 } sv_coll_pair_t;
@@ -216,11 +206,15 @@ template <unsigned PROTO> SV_DEV_FN void sv_coll_run_direct(const sv_coll_at_t &
     SV_DEV_ROLLED
     for (uint32_t turn = 0; sv_coll_direct_turn(c, p, turn); turn++) {
         sv_coll_sums_t sums = {0, 0};
-        if constexpr (PROTO == SV_COLL_SIMPLE)
-            sums = sv_coll_pass_at(&c.b.pass, c.at.tid, c.at.nthreads);
-        else if (sv_coll_is_copy(c.b.pass))
-            sums = coll_pass_all<coll_copy>(c.b.pass, c.at.tid, c.at.nthreads);
-        sv_coll_direct_count_sums(c, sums);
+        if (c.b.pass.stretches) {
+            sv_coll_sum_stretches(c);
+        } else {
+            if constexpr (PROTO == SV_COLL_SIMPLE)
+                sums = sv_coll_pass_at(&c.b.pass, c.at.tid, c.at.nthreads);
+            else if (sv_coll_is_copy(c.b.pass))
+                sums = coll_pass_all<coll_copy>(c.b.pass, c.at.tid, c.at.nthreads);
+            sv_coll_direct_count_sums(c, sums);
+        }
         sv_dev_block_sync();
     }
 }

@@ -18,6 +18,7 @@
 #define SV_COLL_SLOTS_H
 
 #include "kernels/coll_block.h"
+#include "kernels/coll_stretches.h"
 #include "kernels/coll_words.h"
 #include "kernels/kernel_digest.h"
 
@@ -240,10 +241,9 @@ SV_DEV_FN bool sv_coll_is_clean_step(const sv_coll_at_t &c, uint32_t r)
     return (c.b.state[r].sent & c.context.ll_clean) == c.context.ll_clean;
 }
 
-/* Writes the lines from `from` on of the slot of LL of the step that is next for rank r. */
-SV_DEV_FN void sv_coll_clean_slot(const sv_coll_at_t &c, uint32_t r, uint64_t from)
+/* Writes the lines from `from` on of the slot of LL of a step for rank r. */
+SV_DEV_FN void sv_coll_clean_slot(const sv_coll_at_t &c, uint32_t r, uint64_t step, uint64_t from)
 {
-    const uint64_t step = c.b.state[r].sent;
     const uint64_t slot = c.b.theirs[r] + c.dev->layout.ll_at + step % SV_COLL_STEPS * c.dev->layout.ll_bytes;
     for (uint64_t u = from + c.at.tid; u < c.dev->layout.ll_bytes / SV_COLL_LINE; u += c.at.nthreads)
         sv_coll_line_put(c, slot + u * SV_COLL_LINE, 0, static_cast<uint32_t>(step + 1));
@@ -259,7 +259,7 @@ SV_DEV_FN void sv_coll_clean_lines(const sv_coll_at_t &c, uint64_t used)
     const sv_coll_slice_t &s = c.b.slice;
     for (unsigned d = 0; d < s.ndst; d++)
         if (s.to[d] != SV_COLL_PLAIN && s.post >> s.to[d] & 1 && sv_coll_is_clean_step(c, s.to[d]))
-            sv_coll_clean_slot(c, s.to[d], used ? s.dst[d] / 8 + used : 0);
+            sv_coll_clean_slot(c, s.to[d], c.b.state[s.to[d]].sent, used ? s.dst[d] / 8 + used : 0);
 }
 
 /* The digest that the sender of source k wrote. */
@@ -269,44 +269,44 @@ SV_DEV_FN uint64_t sv_coll_slot_said(const sv_coll_at_t &c, unsigned k)
     return *sv_coll_slot_record(c, sv_coll_slot_at(c, c.b.mine[s.from[k]], c.b.state[s.from[k]].taken), s.part_of[k]);
 }
 
-/* Something is wrong: reads each slot once more to find out whose. One lane. */
-SV_DEV_COLD void sv_coll_blame_slots(sv_coll_block_t *block, const sv_coll_context_t *context, uint64_t said,
-                                     uint64_t summed)
+/* Something is wrong: reads each slot once more to find out whose. If none is wrong any more, any rank is named, with a
+   sum that is off by `difference`. One lane. */
+SV_DEV_COLD void sv_coll_blame_slots(sv_coll_block_t *block, const sv_coll_context_t *context, uint64_t difference)
 {
     const sv_coll_at_t c = sv_coll_at_of(block, context);
     const sv_coll_pass_t &pass = c.b.pass;
+    uint64_t sum = 0, said = 0;
     uint32_t peer = c.b.me;
-    for (unsigned k = 0; k < pass.nsrc; k++) {
+    for (unsigned k = 0; k < pass.nsrc && sum == said; k++) {
         if (!(pass.taken >> k & 1))
             continue;
-        uint64_t sum = 0, key = pass.key_of[k];
+        uint64_t key = pass.key_of[k];
         peer = c.b.slice.from[k];
+        said = sv_coll_slot_said(c, k);
+        sum = 0;
         SV_DEV_ROLLED
         for (uint64_t at = 0; at < pass.bytes; at += 8, key += SV_DIGEST_STEP)
             sum += digest_term(sv_coll_word_load_odd(pass.src[k] + at, pass.bytes - at), key);
-        if (sum != sv_coll_slot_said(c, k))
-            break;
     }
-    sv_coll_damaged(block, context, static_cast<uint32_t>(SV_COLL_AT_SLOT) << 16 | peer, said, summed);
+    sv_coll_damaged(block, context, static_cast<uint32_t>(SV_COLL_AT_SLOT) << 16 | peer, said,
+                    sum != said ? sum : said + difference);
 }
 
 /*
  * Compares the sum of what the pass has read from all slots, as it was used, with the sum that their senders say. It is
- * one sum for all, because a lane has no room for one per rank. All lanes call, after the pass.
+ * one sum for all, because a lane has no room for one per rank. Each sender's is read by another lane. All lanes call,
+ * after the pass.
  */
 SV_DEV_FN void sv_coll_verify_slots(const sv_coll_at_t &c, uint64_t sum)
 {
     const sv_coll_pass_t &pass = c.b.pass;
-    sum = sv_dev_block_sum_u64(sum, c.at);
-    if (c.at.tid != 0)
-        return;
-    uint64_t said = 0;
     SV_DEV_ROLLED
-    for (unsigned k = 0; k < pass.nsrc; k++)
+    for (unsigned k = c.at.tid; k < pass.nsrc; k += c.at.nthreads)
         if (pass.taken >> k & 1)
-            said += sv_coll_slot_said(c, k);
-    if (said != sum && !sv_coll_has_failed(c))
-        sv_coll_blame_slots(&c.b, &c.context, said, sum);
+            sum -= sv_coll_slot_said(c, k);
+    const uint64_t difference = sv_dev_block_sum_u64(sum, c.at);
+    if (c.at.tid == 0 && difference != 0 && !sv_coll_has_failed(c))
+        sv_coll_blame_slots(&c.b, &c.context, difference);
 }
 
 /* The digest of what was just put into the slots of the destinations goes after it. All lanes call. */
@@ -370,6 +370,10 @@ SV_DEV_FN bool sv_coll_slots_run(const sv_coll_at_t &c, bool direct, const MEANW
 {
     if (!direct && !sv_coll_await_ranks(c, true))
         return false;
+    if (direct && c.b.pass.stretches) {
+        sv_coll_sum_stretches(c);
+        return false;
+    }
     const sv_coll_sums_t sums = sv_coll_slots_pass<REDUCES>(c, direct, meanwhile);
     if (direct) {
         sv_coll_direct_count_sums(c, sums);

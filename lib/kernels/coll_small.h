@@ -5,7 +5,7 @@
  * and no slice: every lane knows from the launch's argument what to do with its units.
  *
  *   load   own data || counters, credit, words that say of errors        one look into memory, all at once
- *   put    entry and data to all ranks                                    one way over the link
+ *   put    data and entry to all ranks                                    one way over the link
  *   take   the data of all ranks, in their order; combine; store
  *   hear   everybody's entry; verify the digests; give back the slots, keep the counters
  *
@@ -245,10 +245,10 @@ SV_DEV_FN void sv_coll_small_check_entry(const sv_coll_at_t &c, const sv_coll_sm
 }
 
 SV_DEV_COLD void sv_coll_small_clean(sv_coll_block_t *block, const sv_coll_context_t *context, sv_dev_block_t at,
-                                     uint32_t r, uint64_t used)
+                                     uint32_t r, uint64_t step, uint64_t used)
 {
     const sv_coll_at_t c = {*block, context->dev, *context, at};
-    sv_coll_clean_slot(c, r, used);
+    sv_coll_clean_slot(c, r, step, used);
 }
 
 /* The rank that is k after this one. */
@@ -275,47 +275,60 @@ template <typename PROTO> SV_DEV_FN uint64_t sv_coll_small_put_to(const sv_coll_
             sum += sv_coll_small_terms<PROTO>(q, u, word, key);
     }
     if ((step & c.context.ll_clean) == c.context.ll_clean && q.units > 0)
-        sv_coll_small_clean(&c.b, &c.context, c.at, r, PROTO::WORDS == 1 ? q.units + more : 0);
+        sv_coll_small_clean(&c.b, &c.context, c.at, r, step, PROTO::WORDS == 1 ? q.units + more : 0);
     return sum;
 }
 
-/* The digest after the units of rank r. */
-template <typename PROTO> SV_DEV_FN void sv_coll_small_sign(const sv_coll_small_t &q, uint32_t r, uint64_t sum)
-{
-    const uint64_t word[2] = {sum, 0};
-    for (uint64_t u = q.units + q.c.at.tid; u < q.units + PROTO::units(1); u += q.c.at.nthreads)
-        PROTO::put(q.c, q.c.b.slot_out[r], u, word, q.c.b.state[r].sent);
-}
+/* Sums by the waves of a block, of what each rank is sent: by how many it comes after this one, less one. */
+typedef uint64_t sv_coll_small_sums_t[SV_COLL_RANKS][SV_DEV_WAVES_MAX];
 
-/* To all ranks that are to have something, the next rank first. All lanes. */
-template <typename PROTO> SV_DEV_FN void sv_coll_small_put(const sv_coll_small_t &q)
+/* The digests after the units. Each rank's has lanes of its own. All lanes, after a barrier. */
+template <typename PROTO>
+SV_DEV_FN void sv_coll_small_sign(const sv_coll_small_t &q, const sv_coll_small_sums_t &sums)
 {
     const sv_coll_small_arg_t &arg = q.arg;
-    const bool sums = arg.work.flags & SV_COLL_DIGEST && q.units > 0, each = sv_coll_small_blocks(arg);
-    uint64_t sum = 0;
-    bool summed = false, sends = false;
+    const unsigned width = static_cast<unsigned>(PROTO::units(1)), waves = q.c.at.nthreads / SV_DEV_WAVE;
+    SV_DEV_ROLLED
+    for (unsigned i = q.c.at.tid; i < (arg.context.n - 1) * width; i += q.c.at.nthreads) {
+        const uint32_t k = i / width, r = sv_coll_small_around(arg, k + 1);
+        if (!sv_coll_small_sends(arg, r))
+            continue;
+        uint64_t word[2] = {0, 0};
+        SV_DEV_ROLLED
+        for (unsigned w = 0; w < waves; w++)
+            word[0] += sums[sv_coll_small_blocks(arg) ? k : 0][w];
+        PROTO::put(q.c, q.c.b.slot_out[r], q.units + i % width, word, q.c.b.state[r].sent);
+    }
+}
+
+/* To all ranks that are to have something, the next rank first, and the entry to all. All lanes. Digests come after the
+   data of all. Entries come after it, too: lanes that have gone apart do not store a long line as one. */
+template <typename PROTO> SV_DEV_FN void sv_coll_small_put(const sv_coll_small_t &q)
+{
+    SV_DEV_SHARED sv_coll_small_sums_t sums;
+    const sv_coll_small_arg_t &arg = q.arg;
+    const bool signs = arg.work.flags & SV_COLL_DIGEST && q.units > 0, each = sv_coll_small_blocks(arg);
+    bool sends = false; /* to a rank already: of the same data one sum is enough */
     SV_DEV_ROLLED
     for (uint32_t k = 1; k < arg.context.n; k++) {
         const uint32_t r = sv_coll_small_around(arg, k);
         if (!sv_coll_small_sends(arg, r))
             continue;
+        const bool summed = signs && (each || !sends);
+        uint64_t sum =
+            sv_coll_small_put_to<PROTO>(q, r, summed ? sv_coll_small_key(q.c, arg, arg.context.me, r) : 0);
         sends = true;
-        const uint64_t part =
-            sv_coll_small_put_to<PROTO>(q, r, sums && !summed ? sv_coll_small_key(q.c, arg, arg.context.me, r) : 0);
-        sum += part;
-        if (sums && each)
-            sv_coll_small_sign<PROTO>(q, r, sv_dev_block_sum_u64(part, q.c.at));
-        summed = !each;
+        if (!summed)
+            continue;
+        sum = sv_dev_wave_sum_u64(sum, q.c.at);
+        if (q.c.at.tid % SV_DEV_WAVE == 0)
+            sums[each ? k - 1 : 0][q.c.at.tid / SV_DEV_WAVE] = sum;
     }
-    if (!sums || each || !sends)
+    sv_coll_small_send_entry(q.c, arg);
+    if (!signs || !sends)
         return;
-    sum = sv_dev_block_sum_u64(sum, q.c.at);
-    SV_DEV_ROLLED
-    for (uint32_t k = 1; k < arg.context.n; k++) {
-        const uint32_t r = sv_coll_small_around(arg, k);
-        if (sv_coll_small_sends(arg, r))
-            sv_coll_small_sign<PROTO>(q, r, sum);
-    }
+    sv_dev_block_sync();
+    sv_coll_small_sign<PROTO>(q, sums);
 }
 
 /* Looks at unit u from ranks base to base + AHEAD - 1, so many as data comes from. */
@@ -428,18 +441,19 @@ SV_DEV_FN sv_coll_small_t sv_coll_small_part(const sv_coll_at_t &c, const sv_col
     return sv_coll_small_t{c, arg, begin, bytes, PROTO::units((bytes + 7) / 8), {0, 0}};
 }
 
-/* Something is wrong: reads each slot once more to find out whose. One lane. */
+/* Something is wrong: reads each slot once more to find out whose. If none is wrong any more, any rank is named, with a
+   sum that is off by `difference`. One lane. */
 template <typename PROTO>
-SV_DEV_COLD void sv_coll_small_report(sv_coll_block_t *block, const sv_coll_small_arg_t *arg, uint64_t said,
-                                      uint64_t summed)
+SV_DEV_COLD void sv_coll_small_report(sv_coll_block_t *block, const sv_coll_small_arg_t *arg, uint64_t difference)
 {
     const sv_coll_at_t c = sv_coll_at_of(block, &arg->context);
     const sv_coll_small_t q = sv_coll_small_part<PROTO>(c, *arg);
+    uint64_t sum = 0, word[2] = {0, 0};
     uint32_t peer = c.b.me;
-    for (uint32_t r = 0; r < arg->context.n; r++) {
+    for (uint32_t r = 0; r < arg->context.n && sum == word[0]; r++) {
         if (!sv_coll_small_takes(*arg, r))
             continue;
-        uint64_t sum = 0, word[2];
+        sum = 0;
         peer = r;
         SV_DEV_ROLLED
         for (uint64_t u = 0; u < q.units; u++) {
@@ -447,35 +461,29 @@ SV_DEV_COLD void sv_coll_small_report(sv_coll_block_t *block, const sv_coll_smal
             sum += sv_coll_small_terms<PROTO>(q, u, word, c.b.key_of[r]);
         }
         PROTO::take(c, c.b.slot_in[r], q.units, c.b.state[r].taken, r, word);
-        if (word[0] != sum)
-            break;
     }
-    sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, peer, said, summed, false);
+    sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, peer, word[0], sum != word[0] ? sum : sum + difference, false);
 }
 
-/* Compares the sum of what was taken, as it was used, with the sum of what the senders say. All lanes, when entry lines
-   are read: of another call the keys would be others. */
+/* Compares the sum of what was taken, as it was used, with the sum of what the senders say. Each sender's is taken by
+   another lane, of those before the ones that read entry lines, since these too have no data of short messages. All
+   lanes. The comparison comes after a barrier, when entry lines are read: of another call the keys would be others. */
 template <typename PROTO> SV_DEV_FN void sv_coll_small_verify(const sv_coll_small_t &q, uint64_t taken)
 {
     const sv_coll_at_t &c = q.c;
-    uint64_t said = 0, word[2];
-    bool takes = false;
+    const uint32_t n = q.arg.context.n;
+    const unsigned skipped = c.at.nthreads > 2 * SV_COLL_RANKS ? unsigned{SV_COLL_RANKS} : 0;
     SV_DEV_ROLLED
-    for (uint32_t r = 0; r < q.arg.context.n; r++)
-        takes |= sv_coll_small_takes(q.arg, r);
-    if (!takes)
-        return;
-    taken = sv_dev_block_sum_u64(taken, c.at);
-    if (c.at.tid != 0)
-        return;
-    SV_DEV_ROLLED
-    for (uint32_t r = 0; r < q.arg.context.n; r++)
-        if (sv_coll_small_takes(q.arg, r)) {
-            PROTO::take(c, c.b.slot_in[r], q.units, c.b.state[r].taken, r, word);
-            said += word[0];
-        }
-    if (said != taken && !sv_coll_has_failed(c))
-        sv_coll_small_report<PROTO>(&c.b, &q.arg, said, taken);
+    for (unsigned i = c.at.nthreads - 1 - c.at.tid; i < skipped + n; i += c.at.nthreads) {
+        uint64_t word[2];
+        if (i < skipped || !sv_coll_small_takes(q.arg, i - skipped))
+            continue;
+        PROTO::take(c, c.b.slot_in[i - skipped], q.units, c.b.state[i - skipped].taken, i - skipped, word);
+        taken -= word[0];
+    }
+    const uint64_t difference = sv_dev_block_sum_u64(taken, c.at);
+    if (c.at.tid == 0 && difference != 0 && !sv_coll_has_failed(c))
+        sv_coll_small_report<PROTO>(&c.b, &q.arg, difference);
 }
 
 /* Gives slots back and keeps the counters. Partner: whoever waits for credit, and the next launch. */
@@ -500,7 +508,6 @@ SV_DEV_FN void sv_coll_small_leave(const sv_coll_at_t &c, const sv_coll_small_ar
 template <typename PROTO> SV_DEV_FN void sv_coll_small_work(const sv_coll_small_t &q)
 {
     sv_coll_small_run<PROTO> run = {q, 0};
-    sv_coll_small_send_entry(q.c, q.arg);
     sv_coll_small_put<PROTO>(q);
     if (q.arg.work.op == 0)
         run.taken = sv_coll_small_copy<PROTO>(q);

@@ -9,6 +9,7 @@
 #ifndef SV_KERNEL_BATCH_H
 #define SV_KERNEL_BATCH_H
 
+#include "kernels/kernel_block.h"
 #include "kernels/kernel_digest.h"
 
 namespace {

@@ -494,54 +494,6 @@ SV_DEV_FN void sv_dev_store_u64_any(uint8_t *ptr, uint64_t value)
     }
 }
 
-/* Sum over the threads of the block, given to every thread. All threads call; any number of them. */
-SV_DEV_FN uint64_t sv_dev_block_sum_u64(uint64_t value, sv_dev_block_t at)
-{
-    SV_DEV_SHARED uint64_t partial[SV_KERNEL_LANES_MAX];
-    unsigned width = at.nthreads;
-#if defined(SV_DEV_CUDA)
-    if ((at.nthreads & 31) == 0) { /* whole warps: each sums by itself first, and one entry per warp is left */
-        SV_DEV_UNROLL
-        for (unsigned step = 16; step > 0; step /= 2)
-            value += __shfl_down_sync(0xffffffffu, value, step);
-        width /= 32;
-        if ((at.tid & 31) == 0)
-            partial[at.tid / 32] = value;
-        sv_dev_block_sync();
-        value = 0;
-        SV_DEV_ROLLED
-        for (unsigned w = 0; w < width; w++)
-            value += partial[w];
-        sv_dev_block_sync(); /* so that the next sum may write */
-        return value;
-    }
-#endif
-    partial[at.tid] = value;
-    sv_dev_block_sync();
-    while (width > 1) {
-        unsigned half = (width + 1) / 2;
-        if (at.tid + half < width)
-            partial[at.tid] += partial[at.tid + half];
-        sv_dev_block_sync();
-        width = half;
-    }
-    value = partial[0];
-    sv_dev_block_sync(); /* so that the next sum may write */
-    return value;
-}
-
-/* The value of thread 0, for every thread. All threads call. */
-SV_DEV_FN uint32_t sv_dev_block_broadcast_u32(uint32_t value, sv_dev_block_t at)
-{
-    SV_DEV_SHARED uint32_t shared;
-    if (at.tid == 0)
-        shared = value;
-    sv_dev_block_sync();
-    value = shared;
-    sv_dev_block_sync(); /* so that the next one may write */
-    return value;
-}
-
 #else
 
 SV_DEV_FN uint64_t sv_dev_load_u64_any(const uint8_t *ptr)
@@ -554,16 +506,6 @@ SV_DEV_FN uint64_t sv_dev_load_u64_any(const uint8_t *ptr)
 SV_DEV_FN void sv_dev_store_u64_any(uint8_t *ptr, uint64_t value)
 {
     __builtin_memcpy(ptr, &value, sizeof value);
-}
-
-SV_DEV_FN uint64_t sv_dev_block_sum_u64(uint64_t value, sv_dev_block_t)
-{
-    return value;
-}
-
-SV_DEV_FN uint32_t sv_dev_block_broadcast_u32(uint32_t value, sv_dev_block_t)
-{
-    return value;
 }
 
 #endif

@@ -10,6 +10,7 @@
 #ifndef SV_KERNEL_FINISH_H
 #define SV_KERNEL_FINISH_H
 
+#include "kernels/kernel_block.h"
 #include "kernels/kernel_digest.h"
 
 namespace {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "kernels/kernel_args.h"
+#include "kernels/kernel_block.h"
 #include "kernels/kernel_device.h"
 
 namespace {

@@ -1,238 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From calls to launches, on a device that is a thread of this test: it takes launches in order, finds the pieces of
- * work where the argument says, checks them, counts, and gives the FIFO back, after a while. What is enqueued on
- * streams is written down as text.
+ * From calls to launches, on a device that is a thread of this test (coll_fake.h): where pieces of work travel, which
+ * calls have kernels of their own, and what is refused.
  */
-#include <pthread.h>
-#include <sched.h>
-#include <unistd.h>
-
-#include "base/base_config.h"
-#include "fixtures/check.h"
-#include "collective/coll_parts.h"
-
-enum { QUEUE = 8192, FIFO_MAX = 1 << 16, LOG_BYTES = 512 };
-
-typedef struct fake_launch {
-    sv_coll_arg_t arg;
-    unsigned blocks;
-} fake_launch_t;
-
-static struct {
-    pthread_mutex_t lock;
-    fake_launch_t queue[QUEUE];
-    unsigned queued, done;
-    bool stopped, held, slow, capturing, endless;
-    char log[LOG_BYTES];
-    bool log_on;
-    uint32_t next_sequence;   /* of the pieces that the device expects */
-    unsigned most_works, from_fifo, small;
-} fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static sv_config_t config;
-static selvage_comm_t comm;
-static sv_device_t dev;
-static sv_coll_arena_t arena;
-static selvage_coll_t coll;
-static sv_coll_pinned_t pinned;
-static sv_coll_call_t group_calls[SV_COLL_GROUP_CALLS];
-static _Alignas(128) uint8_t fifo[FIFO_MAX];
-static _Alignas(16) uint8_t memory[4096];
-
-static void item(const char *what, const void *stream)
-{
-    size_t used = strlen(fake.log);
-    if (fake.log_on)
-        snprintf(fake.log + used, sizeof fake.log - used, "%s%s%d", used ? " " : "", what, (int)(uintptr_t)stream);
-}
-
-/* A launch of a short call is as one of one piece of work, which fits into the slots. */
-static selvage_status_t take_small(const sv_coll_small_arg_t *small, size_t bytes, unsigned blocks)
-{
-    CHECK_EQ(bytes, sizeof *small);
-    CHECK_EQ(blocks, small->work.nchannels);
-    CHECK_EQ(small->block_bytes, small->work.count * sizeof(float));
-    CHECK(small->part_bytes * blocks >= small->block_bytes && small->part_bytes <= small->slot_bytes / 2);
-    pthread_mutex_lock(&fake.lock);
-    CHECK(fake.queued < QUEUE);
-    fake_launch_t *launch = &fake.queue[fake.queued++];
-    launch->arg = (sv_coll_arg_t){.nwork = 1, .work = {small->work}};
-    launch->blocks = blocks;
-    fake.small++;
-    pthread_mutex_unlock(&fake.lock);
-    return SELVAGE_SUCCESS;
-}
-
-static selvage_status_t fake_enqueue(sv_device_t *d, const sv_kernel_t *kernel, const void *arg, size_t bytes,
-                                     unsigned blocks, void *stream)
-{
-    (void)d;
-    if (kernel == &sv_kernel_coll_small || kernel == &sv_kernel_coll_small_ll128)
-        return take_small(arg, bytes, blocks);
-    CHECK_EQ(bytes, sizeof(sv_coll_arg_t));
-    item(kernel == &sv_kernel_coll_ll ? "ll" : kernel == &sv_kernel_coll_ll128 ? "long" : "simple", stream);
-    pthread_mutex_lock(&fake.lock);
-    CHECK(fake.queued < QUEUE);
-    memcpy(&fake.queue[fake.queued].arg, arg, bytes);
-    fake.queue[fake.queued++].blocks = blocks;
-    pthread_mutex_unlock(&fake.lock);
-    return SELVAGE_SUCCESS;
-}
-
-static selvage_status_t fake_record(sv_device_t *d, sv_event_t *event, void *stream)
-{
-    (void)d, (void)event;
-    item("record", stream);
-    return SELVAGE_SUCCESS;
-}
-
-static selvage_status_t fake_wait(sv_device_t *d, void *stream, sv_event_t *event)
-{
-    (void)d, (void)event;
-    item("wait", stream);
-    return SELVAGE_SUCCESS;
-}
-
-static selvage_status_t fake_query(sv_device_t *d, sv_event_t *event)
-{
-    (void)d, (void)event;
-    pthread_mutex_lock(&fake.lock);
-    bool ended = fake.done == fake.queued;
-    if (fake.endless)
-        ended = __atomic_load_n(&pinned.host_stop, __ATOMIC_ACQUIRE) != 0;
-    pthread_mutex_unlock(&fake.lock);
-    return ended ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
-}
-
-static uint64_t fake_id(sv_device_t *d, const void *ptr)
-{
-    (void)d, (void)ptr;
-    return 7;
-}
-
-static sv_memory_kind_t fake_kind(sv_device_t *d, const void *ptr, size_t bytes)
-{
-    (void)d;
-    uintptr_t first = (uintptr_t)memory, at = (uintptr_t)ptr;
-    return at >= first && at + bytes <= first + sizeof memory ? SV_MEMORY_DEVICE : SV_MEMORY_PAGEABLE;
-}
-
-static bool fake_capturing(sv_device_t *d, void *stream)
-{
-    (void)d, (void)stream;
-    return fake.capturing;
-}
-
-static void set(bool *flag, bool value)
-{
-    pthread_mutex_lock(&fake.lock);
-    *flag = value;
-    pthread_mutex_unlock(&fake.lock);
-}
-
-/* All pieces are all-reduces whose sequence counts up. */
-static void run_launch(const fake_launch_t *launch)
-{
-    const sv_coll_arg_t *arg = &launch->arg;
-    unsigned blocks = 0;
-    for (unsigned i = 0; i < arg->nwork; i++) {
-        sv_coll_work_t work;
-        uint32_t at = (arg->position + i * SV_COLL_FIFO_STRIDE) & arg->fifo_mask;
-        memcpy(&work, arg->from_fifo ? (const void *)(arena.fifo + at) : &arg->work[i], sizeof work);
-        CHECK_EQ(work.sequence, fake.next_sequence++);
-        unsigned end = (unsigned)work.channel + work.nchannels;
-        blocks = end > blocks ? end : blocks;
-        for (unsigned c = work.channel; c < end; c++) {
-            uint32_t count = pinned.counts[c].completed;
-            __atomic_store_n(&pinned.counts[c].started, count + 1, __ATOMIC_RELAXED);
-            __atomic_store_n(&pinned.counts[c].completed, count + 1, __ATOMIC_RELEASE);
-        }
-    }
-    CHECK_EQ(blocks, launch->blocks);
-    fake.most_works = arg->nwork > fake.most_works ? arg->nwork : fake.most_works;
-    fake.from_fifo += arg->from_fifo;
-    if (arg->from_fifo)
-        __atomic_store_n(&pinned.consumed, arg->position + arg->nwork * SV_COLL_FIFO_STRIDE, __ATOMIC_RELEASE);
-}
-
-static void *device_main(void *arg)
-{
-    (void)arg;
-    for (bool go = true; go;) {
-        pthread_mutex_lock(&fake.lock);
-        bool ready = fake.done < fake.queued && !fake.held;
-        fake_launch_t launch = fake.queue[fake.done % QUEUE];
-        bool slow = fake.slow;
-        go = !fake.stopped;
-        pthread_mutex_unlock(&fake.lock);
-        if (ready && slow)
-            usleep(300); /* long enough that the host runs into a full FIFO */
-        if (ready) {
-            run_launch(&launch);
-            pthread_mutex_lock(&fake.lock);
-            fake.done++;
-            pthread_mutex_unlock(&fake.lock);
-        }
-        sched_yield();
-    }
-    return NULL;
-}
-
-static const char *no_variable(void *arg, const char *name)
-{
-    (void)arg, (void)name;
-    return NULL;
-}
-
-/* A communicator of 4, of which this rank is 1, with a FIFO that has been used before: up to `position`. */
-static pthread_t begin(uint32_t fifo_bytes, uint32_t position, uint32_t counted, bool fifo_always)
-{
-    static const sv_device_ops_t ops = {.name = "fake", .launch = fake_enqueue, .event_record = fake_record,
-                                        .stream_wait_event = fake_wait, .event_query = fake_query,
-                                        .memory_kind = fake_kind, .memory_id = fake_id,
-                                        .stream_is_capturing = fake_capturing};
-    pthread_t thread;
-    memset(&arena, 0, sizeof arena);
-    memset(&coll, 0, sizeof coll);
-    memset(&pinned, 0, sizeof pinned);
-    fake.queued = fake.done = fake.most_works = fake.from_fifo = fake.small = 0;
-    fake.stopped = fake.held = fake.slow = fake.capturing = fake.endless = fake.log_on = false;
-    fake.next_sequence = 1;
-    fake.log[0] = '\0';
-    config.coll_quick = false;
-    config.coll_work_fifo = fifo_always ? SV_CONFIG_COLL_WORK_FIFO_ALWAYS : SV_CONFIG_COLL_WORK_FIFO_AUTO;
-    dev.ops = &ops;
-    comm.dev = &dev;
-    comm.config = config;
-    comm.timeout_s = 60;
-    arena.comm = &comm;
-    arena.layout = (sv_coll_layout_t){.nranks = 4, .nchannels = 4, .slot_bytes = 1 << 16};
-    arena.pinned = &pinned;
-    arena.fifo = fifo;
-    arena.fifo_bytes = fifo_bytes;
-    arena.fifo_produced = pinned.consumed = position;
-    arena.pieces = counted;
-    pinned.counts[2].completed = pinned.counts[2].started = counted;
-    sv_list_init(&arena.callbacks);
-    sv_list_init(&arena.windows);
-    coll.arena = &arena;
-    coll.comm = &comm;
-    coll.rank = 1;
-    coll.size = 4;
-    coll.dev.n = 4;
-    coll.dev.me = 1;
-    coll.facts = (sv_coll_facts_t){.nranks = 4, .nchannels = 4, .layout = arena.layout, .config = &config};
-    coll.group = group_calls;
-    CHECK_EQ(pthread_create(&thread, NULL, device_main, NULL), 0);
-    return thread;
-}
-
-static void end(pthread_t thread)
-{
-    set(&fake.stopped, true);
-    pthread_join(thread, NULL);
-}
+#include "fixtures/coll_fake.h"
 
 static selvage_status_t all_reduce(uint64_t count, void *stream)
 {
@@ -270,7 +41,23 @@ static void test_where_work_travels(void)
     end(thread);
 }
 
-/* Short calls alone have a kernel of their own; long ones, groups, and calls with digests do not. */
+static selvage_status_t message(bool is_send, int other, uint64_t count)
+{
+    sv_coll_call_t call = {.call = SV_COLL_PAIR, .type = SV_COLL_FLOAT32, .root = other, .is_send = is_send,
+                           .send = is_send ? memory : NULL, .recv = is_send ? NULL : memory, .count = count};
+    return sv_coll_submit(&coll, &call);
+}
+
+/* A send to the next rank and a receive from the one before, in one group: one piece of work. */
+static void send_around(uint64_t send_count, uint64_t recv_count)
+{
+    CHECK_STATUS(sv_coll_group_begin(&coll), SELVAGE_SUCCESS);
+    CHECK_STATUS(message(true, 2, send_count), SELVAGE_SUCCESS);
+    CHECK_STATUS(message(false, 0, recv_count), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_SUCCESS);
+}
+
+/* Short calls alone have a kernel of their own, and so do a short send and receive; long ones and groups do not. */
 static void test_small(void)
 {
     pthread_t thread = begin(FIFO_MAX, 0, 0, false);
@@ -283,6 +70,15 @@ static void test_small(void)
     coll.dev.layout.ll_bytes = 256; /* 16 words of data */
     CHECK_STATUS(all_reduce(200, NULL), SELVAGE_SUCCESS);
     CHECK_EQ(fake.small, 2);
+    coll.dev.layout.ll_bytes = 8 << 10;
+    send_around(7, 9);
+    CHECK_STATUS(message(true, 0, 100), SELVAGE_SUCCESS);
+    CHECK_STATUS(message(false, 3, 0), SELVAGE_SUCCESS);
+    CHECK_EQ(fake.pairs, 3);
+    coll.dev.layout.ll_bytes = 512; /* 32 words of data */
+    send_around(7, 200);
+    send_around(200, 7);
+    CHECK_EQ(fake.pairs, 3);
     CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
     end(thread);
 }

@@ -160,8 +160,14 @@ static void check_thresholds(void)
                   ll_max[i][0] > 2 ? SV_COLL_DIRECT_TWO : SV_COLL_DIRECT_ONE, SV_COLL_SIMPLE);
     }
     set_scene(&s, 4, true);
+    expect_at(&s, SV_COLL_ALL_REDUCE, 512 << 10, SV_COLL_ONESHOT, SV_COLL_LL128);
+    expect_at(&s, SV_COLL_ALL_REDUCE, (512 << 10) + 4, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE);
+    expect_at(&s, SV_COLL_BROADCAST, (4 << 20) + 4, SV_COLL_TWOSHOT, SV_COLL_SIMPLE);
+    s.config.coll_checksum = false; /* direct ways have nothing to sum then */
     expect_at(&s, SV_COLL_ALL_REDUCE, 256 << 10, SV_COLL_ONESHOT, SV_COLL_LL128);
     expect_at(&s, SV_COLL_ALL_REDUCE, (256 << 10) + 4, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE);
+    expect_at(&s, SV_COLL_BROADCAST, (4 << 20) + 4, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE);
+    s.config.coll_checksum = true;
     expect_at(&s, SV_COLL_BARRIER, 0, SV_COLL_ONESHOT, SV_COLL_LL);
     s.facts.shows_stores = false; /* what is stored cannot be verified there */
     expect_at(&s, SV_COLL_ALL_REDUCE, 1 << 30, SV_COLL_TWOSHOT, SV_COLL_SIMPLE);
