@@ -8,6 +8,13 @@
  *
  * Work that the program enqueues after the last send is not waited for, so that it overlaps with the messages.
  *
+ * A send whose memory follows that of another one of the batch leaves its copy to a later time, so that one copy is for
+ * all of such a row (drop_strip.c). No right program changes what it sends before the send is complete, and none is
+ * complete before the batch is posted: when the bytes are read until then makes no difference. Whatever wrote them was
+ * enqueued before the call, and is before the event. So a copy that is left when the batch is posted is made on a
+ * stream of the drop-in's own after the event has been waited for, and not on the default stream, where it would come
+ * after kernels that were enqueued since. The first send of a row copies at once, and so do sends that are no row.
+ *
  * MPI sees all messages in the order of the program's calls, and it has all of them before the program may wait for
  * what another rank does about them. So whatever may send, complete, ask or block begins with sv_drop_flush().
  * drop_flush.c has the calls that the drop-in is not concerned with otherwise. A send is batched only if MPI will take
@@ -19,6 +26,7 @@
  */
 #include "interpose/drop_pool.h"
 #include "interpose/drop_route.h"
+#include "interpose/drop_strip.h"
 
 #include <selvage/message.h>
 
@@ -87,8 +95,10 @@ void sv_drop_batch_post_staged(void)
         return;
     }
     const bool is_nested = batch.posts; /* nothing is added before the outermost one is over */
-    if (!is_nested)
+    if (!is_nested) {
+        sv_drop_strips_break();
         sv_drop_flow_end(&batch.flow);
+    }
     batch.posts = true;
     while (batch.first < batch.end) {
         const batched_t send = batch.sends[batch.first++];
@@ -152,7 +162,7 @@ void sv_drop_batch_post(void)
     sv_drop_batch_post_staged();
 }
 
-/* Records the event after the last copy. */
+/* Records the event after what the last copy needs, and after that copy, unless it is left for later. */
 static void mark_copies(void)
 {
     selvage_device_t *dev = batch.flow.device;

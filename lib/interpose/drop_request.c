@@ -393,6 +393,7 @@ static void end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
     sv_drop_flow_end(flow);
     for (sv_drop_op_t *op = ended, *next; op; op = next) {
         next = op->next;
+        sv_drop_call_leave_strip(&op->call);
         if (op->orphan)
             call_error_handler(op);
         else
@@ -456,11 +457,6 @@ void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
     sv_drop_fast_answer();
     if (++*turns > TURNS_BUSY && !ended)
         sched_yield();
-}
-
-void sv_drop_turn(unsigned *turns)
-{
-    sv_drop_turn_for(turns, NULL, 0);
 }
 
 /* --- ends --------------------------------------------------------------------------------------------------------- */
