@@ -258,6 +258,8 @@ typedef struct sv_drop_buffer {
     char *host;             /* staging memory; stands for user + low */
     char *image;            /* where that begins; NULL if it is another buffer's, or not staging memory */
     sv_drop_strip_t *strip; /* that it is a part of, in the place of image; the buffer is a user. Else NULL */
+    struct sv_drop_op *lender; /* a batched send whose staging memory it is, and whose copy; the buffer is a user. Else
+                                  NULL */
     int64_t low;
     size_t bytes;           /* at host */
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */

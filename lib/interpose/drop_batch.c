@@ -15,6 +15,8 @@
  * stream of the drop-in's own after the event has been waited for, and not on the default stream, where it would come
  * after kernels that were enqueued since. The first send of a row copies at once, and so do sends that are no row.
  *
+ * A send of the same bytes as the one before, as benchmarks have them, needs no copy: it gets the same staging memory.
+ *
  * MPI sees all messages in the order of the program's calls, and it has all of them before the program may wait for
  * what another rank does about them. So whatever may send, complete, ask or block begins with sv_drop_flush().
  * drop_flush.c has the calls that the drop-in is not concerned with otherwise. A send is batched only if MPI will take
@@ -184,6 +186,33 @@ static bool is_message_good(const sv_drop_call_t *call, MPI_Comm comm)
            call->tag <= batch.tag_most;
 }
 
+/* The last send, if so many bytes at ptr are among its own; else NULL. The caller has the lock. */
+static sv_drop_op_t *last_with(const char *ptr, size_t bytes)
+{
+    if (batch.end == batch.first || batch.posts)
+        return NULL;
+    sv_drop_op_t *last = batch.sends[batch.end - 1].op;
+    const sv_drop_buffer_t *one = &last->call.buffer[0];
+    const char *its = one->user + one->low;
+    return !one->packed && ptr >= its && ptr + bytes <= its + one->bytes ? last : NULL;
+}
+
+bool sv_drop_batch_lends(sv_drop_buffer_t *buffer)
+{
+    const char *begin = buffer->user + buffer->low;
+    sv_drop_lock();
+    sv_drop_op_t *last = last_with(begin, buffer->bytes);
+    if (last) {
+        const sv_drop_buffer_t *one = &last->call.buffer[0];
+        buffer->host = one->host + (begin - (one->user + one->low));
+        buffer->lender = one->lender ? one->lender : last;
+        buffer->lender->users++; /* partner: sv_drop_call_end() */
+        buffer->strip = sv_drop_strip_share(one->strip); /* which the lender leaves when it is complete */
+    }
+    sv_drop_unlock();
+    return last != NULL;
+}
+
 bool sv_drop_batch_add(sv_drop_isend_t isend, const sv_drop_call_t *call, MPI_Comm comm, MPI_Request *request)
 {
     const sv_drop_buffer_t *buffer = &call->buffer[0];
@@ -200,7 +229,8 @@ bool sv_drop_batch_add(sv_drop_isend_t isend, const sv_drop_call_t *call, MPI_Co
     batch.sends_ever++;
     batch.bytes += (int64_t)buffer->bytes;
     sv_drop_stage_on(&batch.flow, call);
-    mark_copies();
+    if (!buffer->lender)
+        mark_copies();
     sv_drop_request_start(call, NULL, MPI_REQUEST_NULL, false, request);
     sv_drop_op_t *op = sv_drop_op_find(*request);
     op->batched = true;

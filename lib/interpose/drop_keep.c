@@ -53,6 +53,7 @@ void sv_drop_call_end(sv_drop_call_t *call)
                 PMPI_Type_free(&buffer->one.type);
         } else
             sv_drop_unstage(buffer->image);
+        sv_drop_op_release(buffer->lender);
         sv_drop_plan_put(buffer->plan);
         sv_drop_compact_end(buffer);
         if (buffer->owns_type)

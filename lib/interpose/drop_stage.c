@@ -104,10 +104,10 @@ static void count_stream(const sv_drop_call_t *call, sv_drop_buffer_t *buffer)
     buffer->owns_type = true;
 }
 
-/* Staging memory for a message: a part of a strip, or its own. */
+/* Staging memory for a message: that of a batched send of the same bytes, a part of a strip, or its own. */
 static void find_staging(const sv_drop_call_t *call, sv_drop_buffer_t *buffer)
 {
-    if (call->joins && !buffer->packed && !buffer->keeps_gaps)
+    if (call->joins && !buffer->packed && !buffer->keeps_gaps && !(buffer->in && sv_drop_batch_lends(buffer)))
         buffer->host = sv_drop_strip_take(buffer->in, buffer->user + buffer->low, buffer->bytes, &buffer->strip);
     if (!buffer->host)
         buffer->host = buffer->image = sv_drop_staging(buffer->bytes);
@@ -408,6 +408,8 @@ static bool take_block_alone(const sv_drop_buffer_t *buffer, int i, sv_drop_buff
 static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
 {
     sv_drop_buffer_t alone;
+    if (buffer->lender) /* whose copy it is */
+        return;
     if (buffer->strip && buffer->in)
         sv_drop_strip_copy(flow, buffer->strip, buffer->host, buffer->bytes, true);
     if (buffer->strip)

@@ -79,6 +79,8 @@ rows() {
 # Twice 64 messages of 520 bytes. The first of a row cannot know that it is one, and then a copy is for all.
 rows 4 16 adjacent
 rows 12 18 fields
+rows 2 16 same
+rows 4 128 parts
 rows 8 16 overlaps
 rows 36 36 short
 rows 2 - order
@@ -92,6 +94,7 @@ if [ "$SELVAGE_DEVICE" = soft ]; then
     says '^63 neighbours$'
 fi
 rows - - truncated
+rows - - kept
 # A device that refuses such a copy gets a copy for each message. One that fails ends the program.
 rows 132 137 refused
 ! "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_rows" broken >"$dir/out" 2>&1 ||
