@@ -197,6 +197,16 @@ static sv_drop_op_t *last_with(const char *ptr, size_t bytes)
     return !one->packed && ptr >= its && ptr + bytes <= its + one->bytes ? last : NULL;
 }
 
+bool sv_drop_batch_knows(const void *ptr)
+{
+    if (atomic_load_explicit(&sv_drop_batched, memory_order_relaxed) == 0)
+        return false;
+    sv_drop_lock();
+    const bool knows = last_with(ptr, 1) != NULL;
+    sv_drop_unlock();
+    return knows;
+}
+
 bool sv_drop_batch_lends(sv_drop_buffer_t *buffer)
 {
     const char *begin = buffer->user + buffer->low;

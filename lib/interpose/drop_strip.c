@@ -9,7 +9,7 @@
  *
  * The first message of a row cannot tell that others will follow, and has staging memory of its own. A strip is within
  * one allocation of the device's, which is asked for many messages at once. As long as one of them is under way a right
- * program does not free that.
+ * program does not free that, so that no address in it need be looked up, unless anything was mapped since.
  *
  * Any thread; one lock guards the rows. A strip is freed with its last user: each message, and its row.
  */
@@ -30,6 +30,7 @@ struct sv_drop_strip {
     char *user, *host;             /* where it begins, in device memory and in staging memory */
     size_t bytes;                  /* that are taken */
     size_t known;                  /* that are one allocation */
+    uint32_t generation;           /* of mappings (drop_cache.c), before that was asked */
     size_t ahead;                  /* to ask for beyond a message */
     bool ends;                     /* the allocation does, within what was asked for */
     int parts;
@@ -47,6 +48,7 @@ static struct {
     pthread_mutex_t lock;
     row_t row[2][ROWS]; /* up, down */
     int oldest[2];
+    _Atomic int open;   /* strips that are some row's */
     _Atomic bool off;   /* the device does not copy across messages */
 } strips = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -72,6 +74,7 @@ static void close_row(row_t *row)
     *row = (row_t){NULL, NULL};
     if (!strip)
         return;
+    atomic_fetch_sub_explicit(&strips.open, 1, memory_order_relaxed);
     sv_drop_staging_trim(strip, HEAD_BYTES + strip->bytes);
     sv_drop_strip_release(strip);
 }
@@ -96,9 +99,11 @@ static bool reaches(sv_drop_strip_t *strip, size_t bytes)
 {
     const size_t end = strip->bytes + bytes;
     while (strip->known < end) {
+        const uint32_t generation = atomic_load_explicit(&sv_drop_generation, memory_order_relaxed);
         const size_t most = end + strip->ahead < STRIP_BYTES ? end + strip->ahead : STRIP_BYTES;
         if (is_whole(strip, most)) {
             strip->known = most;
+            strip->generation = generation;
             strip->ahead *= strip->ends ? 1 : 2;
         } else if (most == end)
             return false;
@@ -137,6 +142,7 @@ static sv_drop_strip_t *open_strip(selvage_device_t *dev, char *user, size_t byt
     strip->ends = false;
     strip->parts = 0;
     atomic_init(&strip->users, 1);
+    atomic_fetch_add_explicit(&strips.open, 1, memory_order_relaxed);
     return strip;
 }
 
@@ -198,6 +204,23 @@ void sv_drop_strips_end(void)
 {
     break_rows(true);
     break_rows(false);
+}
+
+bool sv_drop_strip_knows(const void *ptr)
+{
+    const uint32_t generation = atomic_load_explicit(&sv_drop_generation, memory_order_relaxed);
+    const char *at = ptr;
+    bool known = false;
+    if (atomic_load_explicit(&strips.open, memory_order_relaxed) == 0)
+        return false;
+    pthread_mutex_lock(&strips.lock);
+    for (int i = 0; i < 2 * ROWS && !known; i++) {
+        const sv_drop_strip_t *strip = strips.row[i / ROWS][i % ROWS].strip;
+        known = strip && at >= strip->user && at < strip->user + strip->known && strip->generation == generation &&
+                is_under_way(strip);
+    }
+    pthread_mutex_unlock(&strips.lock);
+    return known;
 }
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */

@@ -17,6 +17,9 @@ void sv_drop_strips_break(void);
 /* The same in both directions; at the end of MPI. */
 void sv_drop_strips_end(void);
 
+/* Whether this is device memory for sure: of the allocation of a message that is under way. */
+bool sv_drop_strip_knows(const void *ptr);
+
 /* A part of a strip, from its staging memory or to it. Parts that follow each other become one copy, which is enqueued
    when the next one is elsewhere, when the strip is full, or when the flow ends. It is the flow's until then. */
 void sv_drop_strip_copy(sv_drop_flow_t *flow, sv_drop_strip_t *strip, const char *host, size_t bytes, bool down);
