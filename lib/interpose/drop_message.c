@@ -40,14 +40,14 @@ static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Dataty
 static bool isend_fast(const kind_t *kind, const char *name, const void *buf, int count, MPI_Datatype type,
                        envelope_t to, MPI_Request *request, int *code_out)
 {
+    if (kind->isend == PMPI_Ibsend || kind->isend == PMPI_Issend ||
+        !sv_drop_fast_may_send(count, type, to.peer, to.tag, to.comm))
+        return false;
     MPI_Count bytes = 0;
     sv_drop_call_t call = {.name = name, .has_peer = true, .peer = to.peer, .tag = to.tag, .fast = true,
                            .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
-    if (kind->isend == PMPI_Ibsend || kind->isend == PMPI_Issend ||
-        !sv_drop_fast_may_send(count, type, to.peer, to.tag, to.comm))
-        return false;
     PMPI_Type_size_x(type, &bytes);
     call.bytes = bytes * count;
     sv_drop_batch_post_staged();
