@@ -89,6 +89,16 @@ bool sv_drop_make_thread(pthread_t *thread, void *(*run)(void *));
 int64_t sv_drop_now_ns(void); /* CLOCK_MONOTONIC */
 
 struct sv_drop_plan;
+typedef struct sv_drop_strip sv_drop_strip_t;
+
+/* Parts of a strip (drop_strip.c) that are to be one copy, which is not enqueued yet: bytes of the strip. */
+typedef struct sv_drop_run {
+    sv_drop_strip_t *strip;
+    size_t begin, end;
+    bool down, joins; /* joins: they are several */
+} sv_drop_run_t;
+
+enum { SV_DROP_RUNS = 4 };
 
 /* Copies that are waited for together. theirs: they are on the program's default stream, after its work. A failure ends
    the program by MPI_Abort, because there is no error class for it. */
@@ -98,6 +108,8 @@ typedef struct sv_drop_flow {
     bool theirs;
     selvage_event_t *event; /* after the copies, and waited for in the stream's place; NULL: there is none */
     int64_t begin_ns, bytes; /* for the timeline */
+    sv_drop_run_t run[SV_DROP_RUNS];
+    int nruns;
 } sv_drop_flow_t;
 
 void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes, selvage_copy_t direction);
@@ -106,6 +118,8 @@ void sv_drop_scatter(sv_drop_flow_t *flow, const struct sv_drop_plan *plan, cons
                      void *buf);
 /* Waits for them. */
 void sv_drop_flow_end(sv_drop_flow_t *flow);
+/* The stream of a copy that a flow is given. Copies of another device are waited for first. */
+void *sv_drop_flow_stream(sv_drop_flow_t *flow, selvage_device_t *dev, size_t bytes);
 
 /* Host memory from a pool (drop_pool.c), pinned up to the bound. Copies take either kind. */
 void *sv_drop_staging(size_t bytes);
@@ -243,6 +257,9 @@ typedef struct sv_drop_buffer {
     char *user;             /* device memory */
     char *host;             /* staging memory; stands for user + low */
     char *image;            /* where that begins; NULL if it is another buffer's, or not staging memory */
+    sv_drop_strip_t *strip; /* that it is a part of, in the place of image; the buffer is a user. Else NULL */
+    struct sv_drop_op *lender; /* a batched send whose staging memory it is, and whose copy; the buffer is a user. Else
+                                  NULL */
     int64_t low;
     size_t bytes;           /* at host */
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */
@@ -272,6 +289,7 @@ struct sv_drop_call {
     int nbuffers;
     bool compacts; /* MPI may be given other types and displacements: see drop_compact.c */
     bool may_overlap; /* MPI takes buffers of this call that overlap */
+    bool joins; /* one message, whose copy may be one with those of the messages around it */
     bool refused; /* a buffer has host memory and device memory in it: MPI must not get that */
     bool *parts; /* of a partitioned call, one staging buffer with a block for each: those that have landed */
     int64_t begin_ns; /* for the timeline (drop_trace.c), if it is on */
@@ -350,6 +368,8 @@ void sv_drop_parts_unstage(sv_drop_call_t *call);
 void sv_drop_call_hold(sv_drop_call_t *call);
 /* Gives back staging memory, and types that are held. */
 void sv_drop_call_end(sv_drop_call_t *call);
+/* Gives back what is a strip's. The program is told after this that it may free its memory. */
+void sv_drop_call_leave_strip(sv_drop_call_t *call);
 
 /* --- requests (drop_request.c, drop_thread.c) --------------------------------------------------------------------- */
 
@@ -468,10 +488,13 @@ void sv_drop_unlock(void);
 
 /* Advances what is in flight. */
 void sv_drop_progress(void);
-/* One turn of a wait: progress, and now and then the core for others. */
-void sv_drop_turn(unsigned *turns);
-/* A turn that looks first at the requests of ops[0] to ops[n - 1], of which NULL are none of ours. */
+/* One turn of a wait: progress, and now and then the core for others. It looks first at the requests of ops[0] to
+   ops[n - 1], of which NULL are none of ours. */
 void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n);
+static inline void sv_drop_turn(unsigned *turns)
+{
+    sv_drop_turn_for(turns, NULL, 0);
+}
 /* After a call that begins: tests until the request is complete. */
 int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status);
 /* As sv_drop_drive(), but MPI waits by itself where nothing of ours needs progress. */
@@ -546,5 +569,7 @@ void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer,
 /* For a collective call: what this rank gave. */
 void sv_drop_count_all(const char *call, const char *route, int64_t bytes);
 void sv_drop_report(void);
+/* A copy from device memory to staging memory, or to device memory. */
+void sv_drop_count_copy(bool down);
 
 #endif

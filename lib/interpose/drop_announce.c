@@ -7,6 +7,7 @@
  * sv_drop_fast_release().
  */
 #include "interpose/drop_route.h"
+#include "interpose/drop_strip.h"
 
 #include <limits.h>
 #include <selvage/message.h>
@@ -224,6 +225,8 @@ void sv_drop_widen(sv_drop_buffer_t *buffer, const sv_drop_fast_t *state, int64_
     if (!buffer->host || buffer->keeps_gaps || !buffer->out || !sv_drop_fast_is_short(state, count, type))
         return;
     sv_drop_unstage(buffer->image);
+    sv_drop_strip_release(buffer->strip);
+    buffer->strip = NULL;
     buffer->host = buffer->image = sv_drop_staging(SV_DROP_ANNOUNCE_BYTES);
     buffer->count = SV_DROP_ANNOUNCE_BYTES;
     buffer->type = MPI_PACKED;

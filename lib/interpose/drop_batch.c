@@ -8,6 +8,15 @@
  *
  * Work that the program enqueues after the last send is not waited for, so that it overlaps with the messages.
  *
+ * A send whose memory follows that of another one of the batch leaves its copy to a later time, so that one copy is for
+ * all of such a row (drop_strip.c). No right program changes what it sends before the send is complete, and none is
+ * complete before the batch is posted: when the bytes are read until then makes no difference. Whatever wrote them was
+ * enqueued before the call, and is before the event. So a copy that is left when the batch is posted is made on a
+ * stream of the drop-in's own after the event has been waited for, and not on the default stream, where it would come
+ * after kernels that were enqueued since. The first send of a row copies at once, and so do sends that are no row.
+ *
+ * A send of the same bytes as the one before, as benchmarks have them, needs no copy: it gets the same staging memory.
+ *
  * MPI sees all messages in the order of the program's calls, and it has all of them before the program may wait for
  * what another rank does about them. So whatever may send, complete, ask or block begins with sv_drop_flush().
  * drop_flush.c has the calls that the drop-in is not concerned with otherwise. A send is batched only if MPI will take
@@ -19,6 +28,7 @@
  */
 #include "interpose/drop_pool.h"
 #include "interpose/drop_route.h"
+#include "interpose/drop_strip.h"
 
 #include <selvage/message.h>
 
@@ -87,8 +97,10 @@ void sv_drop_batch_post_staged(void)
         return;
     }
     const bool is_nested = batch.posts; /* nothing is added before the outermost one is over */
-    if (!is_nested)
+    if (!is_nested) {
+        sv_drop_strips_break();
         sv_drop_flow_end(&batch.flow);
+    }
     batch.posts = true;
     while (batch.first < batch.end) {
         const batched_t send = batch.sends[batch.first++];
@@ -152,7 +164,7 @@ void sv_drop_batch_post(void)
     sv_drop_batch_post_staged();
 }
 
-/* Records the event after the last copy. */
+/* Records the event after what the last copy needs, and after that copy, unless it is left for later. */
 static void mark_copies(void)
 {
     selvage_device_t *dev = batch.flow.device;
@@ -174,6 +186,43 @@ static bool is_message_good(const sv_drop_call_t *call, MPI_Comm comm)
            call->tag <= batch.tag_most;
 }
 
+/* The last send, if so many bytes at ptr are among its own; else NULL. The caller has the lock. */
+static sv_drop_op_t *last_with(const char *ptr, size_t bytes)
+{
+    if (batch.end == batch.first || batch.posts)
+        return NULL;
+    sv_drop_op_t *last = batch.sends[batch.end - 1].op;
+    const sv_drop_buffer_t *one = &last->call.buffer[0];
+    const char *its = one->user + one->low;
+    return !one->packed && ptr >= its && ptr + bytes <= its + one->bytes ? last : NULL;
+}
+
+bool sv_drop_batch_knows(const void *ptr)
+{
+    if (atomic_load_explicit(&sv_drop_batched, memory_order_relaxed) == 0)
+        return false;
+    sv_drop_lock();
+    const bool knows = last_with(ptr, 1) != NULL;
+    sv_drop_unlock();
+    return knows;
+}
+
+bool sv_drop_batch_lends(sv_drop_buffer_t *buffer)
+{
+    const char *begin = buffer->user + buffer->low;
+    sv_drop_lock();
+    sv_drop_op_t *last = last_with(begin, buffer->bytes);
+    if (last) {
+        const sv_drop_buffer_t *one = &last->call.buffer[0];
+        buffer->host = one->host + (begin - (one->user + one->low));
+        buffer->lender = one->lender ? one->lender : last;
+        buffer->lender->users++; /* partner: sv_drop_call_end() */
+        buffer->strip = sv_drop_strip_share(one->strip); /* which the lender leaves when it is complete */
+    }
+    sv_drop_unlock();
+    return last != NULL;
+}
+
 bool sv_drop_batch_add(sv_drop_isend_t isend, const sv_drop_call_t *call, MPI_Comm comm, MPI_Request *request)
 {
     const sv_drop_buffer_t *buffer = &call->buffer[0];
@@ -190,7 +239,8 @@ bool sv_drop_batch_add(sv_drop_isend_t isend, const sv_drop_call_t *call, MPI_Co
     batch.sends_ever++;
     batch.bytes += (int64_t)buffer->bytes;
     sv_drop_stage_on(&batch.flow, call);
-    mark_copies();
+    if (!buffer->lender)
+        mark_copies();
     sv_drop_request_start(call, NULL, MPI_REQUEST_NULL, false, request);
     sv_drop_op_t *op = sv_drop_op_find(*request);
     op->batched = true;

@@ -37,6 +37,13 @@ typedef int (*sv_drop_isend_t)(const void *, int, MPI_Datatype, int, int, MPI_Co
    it is not for the batch, and nothing has happened. */
 bool sv_drop_batch_add(sv_drop_isend_t isend, const sv_drop_call_t *call, MPI_Comm comm, MPI_Request *request);
 
+/* Whether this is device memory for sure: of the send that was batched last, which is not complete. */
+bool sv_drop_batch_knows(const void *ptr);
+
+/* Whether all bytes of a message are bytes of the send that was batched last. A right program changes none of them
+   before that send is complete. So the message gets its staging memory, and needs no copy of its own. */
+bool sv_drop_batch_lends(sv_drop_buffer_t *buffer);
+
 /* After MPI_Init; and when MPI_Finalize begins, after which nothing is batched. */
 void sv_drop_batch_begin(void);
 void sv_drop_batch_end(void);

@@ -11,7 +11,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for RTLD_NEXT */
 #endif
-#include "interpose/drop.h"
+#include "interpose/drop_strip.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -33,6 +33,8 @@ static void bump_generation(void)
 
 bool sv_drop_look_up(const void *ptr, uint64_t entry)
 {
+    if (sv_drop_batch_knows(ptr) || sv_drop_strip_knows(ptr))
+        return false;
     sv_drop_place_t place = sv_drop_query_place(ptr);
     /* The entry is of the generation before the question: a mapping made meanwhile has made it old. */
     if (place == SV_DROP_HOST)

@@ -8,6 +8,7 @@
  */
 #include "interpose/drop_plan.h"
 #include "interpose/drop_pool.h"
+#include "interpose/drop_strip.h"
 
 #include <string.h>
 
@@ -19,7 +20,7 @@ static void check_copy(selvage_status_t status)
         sv_drop_fatal("copy failed", selvage_error_detail());
 }
 
-static void *stream_of(sv_drop_flow_t *flow, selvage_device_t *dev, size_t bytes)
+void *sv_drop_flow_stream(sv_drop_flow_t *flow, selvage_device_t *dev, size_t bytes)
 {
     if (flow->device && flow->device != dev)
         sv_drop_flow_end(flow);
@@ -36,8 +37,17 @@ void sv_drop_flow_end(sv_drop_flow_t *flow)
     selvage_device_t *dev = flow->theirs && !flow->device ? sv_drop_device() : flow->device;
     if (!dev)
         return;
-    check_copy(flow->event ? selvage_event_synchronize(dev, flow->event)
-                           : selvage_stream_synchronize(dev, flow->stream));
+    /* Work that the program has enqueued since the event may take long. So after that, copies are made on another
+       stream than its own. */
+    if (flow->event)
+        check_copy(selvage_event_synchronize(dev, flow->event));
+    if (!flow->event || flow->nruns > 0) {
+        void *stream = flow->event ? sv_drop_stream_take(dev) : flow->stream;
+        sv_drop_strip_copy_rest(flow, stream);
+        check_copy(selvage_stream_synchronize(dev, stream));
+        if (flow->event)
+            sv_drop_stream_give(dev, stream);
+    }
     sv_drop_trace_span("copy", flow->begin_ns, flow->bytes);
     flow->begin_ns = flow->bytes = 0;
     if (!flow->theirs)
@@ -115,20 +125,24 @@ void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes
     if (bytes == 0)
         return;
     selvage_device_t *dev = sv_drop_device_of(down ? src : dst);
+    sv_drop_count_copy(down);
     if (copy_through_pieces(flow, &(cargo_t){dev, NULL, down ? from : dst, down ? dst : from, bytes, down}))
         return;
-    check_copy(selvage_device_copy(dev, dst, src, bytes, direction, stream_of(flow, dev, bytes)));
+    check_copy(selvage_device_copy(dev, dst, src, bytes, direction, sv_drop_flow_stream(flow, dev, bytes)));
 }
 
 void sv_drop_gather(sv_drop_flow_t *flow, const sv_drop_plan_t *plan, const void *buf, void *packed)
 {
     const size_t bytes = selvage_pack_bytes(plan->pack);
+    sv_drop_count_copy(true);
     if (!copy_through_pieces(flow, &(cargo_t){plan->device, plan, (char *)(uintptr_t)buf, packed, bytes, true}))
-        check_copy(selvage_pack_gather(plan->pack, buf, packed, stream_of(flow, plan->device, bytes)));
+        check_copy(selvage_pack_gather(plan->pack, buf, packed, sv_drop_flow_stream(flow, plan->device, bytes)));
 }
 
 void sv_drop_scatter(sv_drop_flow_t *flow, const sv_drop_plan_t *plan, const void *packed, size_t bytes, void *buf)
 {
+    sv_drop_count_copy(false);
     if (!copy_through_pieces(flow, &(cargo_t){plan->device, plan, buf, (char *)(uintptr_t)packed, bytes, false}))
-        check_copy(selvage_pack_scatter(plan->pack, packed, bytes, buf, stream_of(flow, plan->device, bytes)));
+        check_copy(
+            selvage_pack_scatter(plan->pack, packed, bytes, buf, sv_drop_flow_stream(flow, plan->device, bytes)));
 }

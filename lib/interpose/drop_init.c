@@ -6,6 +6,7 @@
  */
 #include "interpose/drop_probe.h"
 #include "interpose/drop_split.h"
+#include "interpose/drop_strip.h"
 
 #include <selvage/config.h>
 #include <stdio.h>
@@ -118,6 +119,7 @@ static void end_program(void)
         sv_drop_report();
     sv_drop_trace_end();
     sv_drop_types_end();
+    sv_drop_strips_end();
     if (left == 0 && splits == 0 && sv_drop_settle_end()) /* MPI may still use pinned memory, or a kernel the device */
         sv_drop_device_close();
 }

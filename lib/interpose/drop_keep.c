@@ -5,6 +5,7 @@
  * Any thread, but a call is one thread's. Everything is given back by sv_drop_call_end().
  */
 #include "interpose/drop_plan.h"
+#include "interpose/drop_strip.h"
 
 #include <stdlib.h>
 
@@ -29,9 +30,18 @@ void sv_drop_call_hold(sv_drop_call_t *call)
     }
 }
 
+void sv_drop_call_leave_strip(sv_drop_call_t *call)
+{
+    for (int i = 0; i < call->nbuffers; i++) {
+        sv_drop_strip_release(call->buffer[i].strip);
+        call->buffer[i].strip = NULL;
+    }
+}
+
 void sv_drop_call_end(sv_drop_call_t *call)
 {
     sv_drop_trace_call(call);
+    sv_drop_call_leave_strip(call);
     free(call->parts);
     call->parts = NULL;
     for (int i = 0; i < call->nbuffers; i++) {
@@ -43,6 +53,7 @@ void sv_drop_call_end(sv_drop_call_t *call)
                 PMPI_Type_free(&buffer->one.type);
         } else
             sv_drop_unstage(buffer->image);
+        sv_drop_op_release(buffer->lender);
         sv_drop_plan_put(buffer->plan);
         sv_drop_compact_end(buffer);
         if (buffer->owns_type)

@@ -40,14 +40,14 @@ static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Dataty
 static bool isend_fast(const kind_t *kind, const char *name, const void *buf, int count, MPI_Datatype type,
                        envelope_t to, MPI_Request *request, int *code_out)
 {
+    if (kind->isend == PMPI_Ibsend || kind->isend == PMPI_Issend ||
+        !sv_drop_fast_may_send(count, type, to.peer, to.tag, to.comm))
+        return false;
     MPI_Count bytes = 0;
     sv_drop_call_t call = {.name = name, .has_peer = true, .peer = to.peer, .tag = to.tag, .fast = true,
                            .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
-    if (kind->isend == PMPI_Ibsend || kind->isend == PMPI_Issend ||
-        !sv_drop_fast_may_send(count, type, to.peer, to.tag, to.comm))
-        return false;
     PMPI_Type_size_x(type, &bytes);
     call.bytes = bytes * count;
     sv_drop_batch_post_staged();
@@ -103,6 +103,7 @@ static int isend_device(const kind_t *kind, const void *buf, int count, MPI_Data
     sv_drop_call_t call = {.name = kind->iname, .has_peer = true, .peer = to.peer, .tag = to.tag};
     MPI_Request inner = MPI_REQUEST_NULL;
     int code;
+    call.joins = kind->isend == PMPI_Isend || kind->isend == PMPI_Irsend;
     sv_drop_batch_note_send();
     if (isend_fast(kind, kind->iname, buf, count, type, to, request, &code)) {
         if (code == MPI_SUCCESS)
@@ -350,7 +351,7 @@ static int recv_begun(sv_drop_call_t *call, sv_drop_fast_t *fast, place_t at, in
 static int receive_nonblocking(const char *name, irecv_t irecv, bool keeps, place_t at, envelope_t from,
                                MPI_Request *request)
 {
-    sv_drop_call_t call = {.name = name, .has_peer = true, .peer = from.peer, .tag = from.tag,
+    sv_drop_call_t call = {.name = name, .has_peer = true, .peer = from.peer, .tag = from.tag, .joins = !keeps,
                            .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     const place_t given = at;

@@ -132,6 +132,17 @@ static header_t *next_block(const header_t *header)
     return end < header->chunk->memory + header->chunk->bytes ? (header_t *)(void *)end : NULL;
 }
 
+/* Cuts a block after so many bytes. Returns the rest, which is in no list. */
+static header_t *split_block(header_t *header, size_t bytes)
+{
+    header_t *rest = (header_t *)(void *)((char *)header + bytes), *next = next_block(header);
+    *rest = (header_t){.chunk = header->chunk, .before = header, .bytes = header->bytes - bytes};
+    if (next)
+        next->before = rest;
+    header->bytes = bytes;
+    return rest;
+}
+
 /* A block of so many bytes, or NULL if there is none so long. */
 static header_t *take_block(pool_t *arena, size_t bytes)
 {
@@ -146,14 +157,8 @@ static header_t *take_block(pool_t *arena, size_t bytes)
     header_t *header = arena->free[word * 64 + __builtin_ctzll(bits)];
     unlist_free(arena, header);
     /* The rest of a longer block stays free. */
-    if (header->bytes >= bytes + 2 * UNIT_BYTES) {
-        header_t *rest = (header_t *)(void *)((char *)header + bytes), *next = next_block(header);
-        *rest = (header_t){.chunk = header->chunk, .before = header, .bytes = header->bytes - bytes};
-        if (next)
-            next->before = rest;
-        header->bytes = bytes;
-        list_free(arena, rest);
-    }
+    if (header->bytes >= bytes + 2 * UNIT_BYTES)
+        list_free(arena, split_block(header, bytes));
     header->chunk->used += header->bytes;
     return header;
 }
@@ -375,6 +380,21 @@ void *sv_drop_staging(size_t bytes)
 void *sv_drop_staging_plain(size_t bytes)
 {
     return take_staging(bytes, NULL);
+}
+
+void *sv_drop_staging_on(selvage_device_t *dev, size_t bytes)
+{
+    return take_staging(bytes, dev);
+}
+
+void sv_drop_staging_trim(void *ptr, size_t bytes)
+{
+    const size_t kept = round_to_class(bytes + UNIT_BYTES);
+    pthread_mutex_lock(&pool.lock);
+    header_t *header = (header_t *)(void *)((char *)ptr - UNIT_BYTES);
+    if (!*word_before(ptr) && !header->chunk->stale && header->bytes >= kept + 2 * UNIT_BYTES)
+        give_block(header->chunk->device ? &pool.pinned : &pool.plain, split_block(header, kept));
+    pthread_mutex_unlock(&pool.lock);
 }
 
 void sv_drop_unstage(void *ptr)

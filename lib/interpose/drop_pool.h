@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The part of the staging memory (drop_pool.c) that copies to and from it need (drop_copy.c). */
+/* The part of the staging memory (drop_pool.c) that copies to and from it (drop_copy.c) and strips (drop_strip.c)
+   need. */
 #ifndef SV_DROP_POOL_H
 #define SV_DROP_POOL_H
 
@@ -7,6 +8,11 @@
 
 /* Whether this is staging memory that is not pinned. */
 bool sv_drop_is_plain(const void *ptr);
+
+/* As sv_drop_staging(), for a device that the caller has asked for. */
+void *sv_drop_staging_on(selvage_device_t *dev, size_t bytes);
+/* Gives back what comes after the first bytes of it. */
+void sv_drop_staging_trim(void *ptr, size_t bytes);
 
 /* Two pinned pieces, through which plain memory is copied; one user's at a time. */
 typedef struct sv_drop_pieces {

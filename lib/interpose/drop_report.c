@@ -102,6 +102,13 @@ static void print_rows(const row_t *rows, int n)
     }
 }
 
+static _Atomic long long copies_ever[2]; /* up, down */
+
+void sv_drop_count_copy(bool down)
+{
+    atomic_fetch_add_explicit(&copies_ever[down], 1, memory_order_relaxed);
+}
+
 /* MPI counts rows, not bytes, and they come one rank at a time, so that an int holds their number. */
 void sv_drop_report(void)
 {
@@ -133,13 +140,18 @@ void sv_drop_report(void)
         free(rows);
     }
     /* Of how many of them the copies were waited for together. */
-    enum { SENDS, BATCHES, KINDS };
+    enum { SENDS, BATCHES, UP, DOWN, KINDS };
     long long own[KINDS], all[KINDS];
     sv_drop_batch_count(&own[SENDS], &own[BATCHES]);
+    own[UP] = atomic_load_explicit(&copies_ever[0], memory_order_relaxed);
+    own[DOWN] = atomic_load_explicit(&copies_ever[1], memory_order_relaxed);
     PMPI_Reduce(own, all, KINDS, MPI_LONG_LONG, MPI_SUM, 0, comm);
     if (prints && all[SENDS] > 0)
         fprintf(stderr, "selvage-mpi: %lld of the staged sends were batched, in %lld batches\n", all[SENDS],
                 all[BATCHES]);
+    if (prints && all[UP] + all[DOWN] > 0)
+        fprintf(stderr, "selvage-mpi: memory was copied %lld times from the device, %lld times to it\n", all[DOWN],
+                all[UP]);
     PMPI_Type_free(&row);
     PMPI_Comm_free(&comm);
     free(table.rows);

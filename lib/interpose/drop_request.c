@@ -49,7 +49,7 @@ void sv_drop_unlock(void)
 
 static sv_drop_op_t *make_op(const sv_drop_call_t *call, const sv_drop_fast_t *fast, bool message)
 {
-    sv_drop_op_t *op = calloc(1, sizeof *op);
+    sv_drop_op_t *op = sv_drop_table_take_op();
     if (!op)
         sv_drop_fatal("no memory", call->name);
     op->call = *call;
@@ -70,7 +70,7 @@ static __attribute__((noinline)) void release_op_locked(sv_drop_op_t *op)
     sv_drop_fast_release(&op->fast);
     free(op->lists[0]);
     free(op->lists[1]);
-    free(op);
+    sv_drop_table_give_op(op);
 }
 
 void sv_drop_op_release(sv_drop_op_t *op)
@@ -393,6 +393,7 @@ static void end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
     sv_drop_flow_end(flow);
     for (sv_drop_op_t *op = ended, *next; op; op = next) {
         next = op->next;
+        sv_drop_call_leave_strip(&op->call);
         if (op->orphan)
             call_error_handler(op);
         else
@@ -456,11 +457,6 @@ void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
     sv_drop_fast_answer();
     if (++*turns > TURNS_BUSY && !ended)
         sched_yield();
-}
-
-void sv_drop_turn(unsigned *turns)
-{
-    sv_drop_turn_for(turns, NULL, 0);
 }
 
 /* --- ends --------------------------------------------------------------------------------------------------------- */

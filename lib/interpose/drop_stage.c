@@ -16,6 +16,7 @@
  * Any thread, but a call is one thread's. It owns its buffers until sv_drop_call_end().
  */
 #include "interpose/drop_plan.h"
+#include "interpose/drop_strip.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -103,6 +104,15 @@ static void count_stream(const sv_drop_call_t *call, sv_drop_buffer_t *buffer)
     buffer->owns_type = true;
 }
 
+/* Staging memory for a message: that of a batched send of the same bytes, a part of a strip, or its own. */
+static void find_staging(const sv_drop_call_t *call, sv_drop_buffer_t *buffer)
+{
+    if (call->joins && !buffer->packed && !buffer->keeps_gaps && !(buffer->in && sv_drop_batch_lends(buffer)))
+        buffer->host = sv_drop_strip_take(buffer->in, buffer->user + buffer->low, buffer->bytes, &buffer->strip);
+    if (!buffer->host)
+        buffer->host = buffer->image = sv_drop_staging(buffer->bytes);
+}
+
 sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
                                   bool out)
 {
@@ -132,7 +142,7 @@ sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
             buffer->plan = NULL;
         }
     }
-    buffer->host = buffer->image = sv_drop_staging(buffer->bytes);
+    find_staging(call, buffer);
     return buffer;
 }
 
@@ -398,6 +408,12 @@ static bool take_block_alone(const sv_drop_buffer_t *buffer, int i, sv_drop_buff
 static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
 {
     sv_drop_buffer_t alone;
+    if (buffer->lender) /* whose copy it is */
+        return;
+    if (buffer->strip && buffer->in)
+        sv_drop_strip_copy(flow, buffer->strip, buffer->host, buffer->bytes, true);
+    if (buffer->strip)
+        return;
     if (buffer->one_in && !buffer->compact && !buffer->keeps_gaps) {
         if (!buffer->in || !take_block_alone(buffer, buffer->in_block, &alone))
             return;
@@ -508,6 +524,8 @@ static void unstage_message(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer
         sv_drop_unpack(buffer->host, (int64_t)bytes, buffer->user, buffer->one.count, buffer->one.type);
     else if (buffer->packed && !buffer->unpacks)
         sv_drop_scatter(flow, buffer->plan, buffer->host, bytes, buffer->user);
+    else if (buffer->strip)
+        sv_drop_strip_copy(flow, buffer->strip, buffer->host, bytes, false);
     else if (!buffer->unpacks)
         sv_drop_copy(flow, buffer->user + buffer->low, buffer->host, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
 }

@@ -13,7 +13,15 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
+/* SPARES_MOST: operations that are kept for later requests. They are too long for the allocator's short ways. The
+   address sanitizer is to see each use of one that is over. */
+#ifdef __SANITIZE_ADDRESS__
+enum { SPARES_MOST = 0 };
+#else
+enum { SPARES_MOST = 512 };
+#endif
 enum { BUCKETS_LEAST = 1024 };
 
 static sv_drop_op_t *first_buckets[BUCKETS_LEAST];
@@ -23,7 +31,31 @@ static struct {
     uint64_t number;         /* of the last that was added or passed */
     sv_drop_table_call_t *calls;
     sv_drop_op_t *passed;
+    sv_drop_op_t *spare;
+    int spares;
 } table = {.bucket = first_buckets, .buckets = BUCKETS_LEAST};
+
+sv_drop_op_t *sv_drop_table_take_op(void)
+{
+    sv_drop_op_t *op = table.spare;
+    if (!op)
+        return calloc(1, sizeof *op);
+    table.spare = op->next;
+    table.spares--;
+    memset(op, 0, sizeof *op);
+    return op;
+}
+
+void sv_drop_table_give_op(sv_drop_op_t *op)
+{
+    if (table.spares == SPARES_MOST) {
+        free(op);
+        return;
+    }
+    op->next = table.spare;
+    table.spare = op;
+    table.spares++;
+}
 
 static sv_drop_op_t **find_bucket(MPI_Request handle)
 {

@@ -28,4 +28,8 @@ void sv_drop_ops_begin_call(sv_drop_table_call_t *call);
    The caller removes and releases them, even if they have left the table. */
 sv_drop_op_t *sv_drop_table_end_call(const sv_drop_table_call_t *call);
 
+/* Memory for an operation, all zero; NULL: there is none. And back. */
+sv_drop_op_t *sv_drop_table_take_op(void);
+void sv_drop_table_give_op(sv_drop_op_t *op);
+
 #endif

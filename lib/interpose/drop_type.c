@@ -9,9 +9,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What MPI has said of predefined types, the first of each slot. It never changes. */
+static struct {
+    pthread_mutex_t lock;
+    _Atomic MPI_Datatype type[SV_DROP_NAMED_SLOTS];
+    sv_drop_type_t info[SV_DROP_NAMED_SLOTS];
+} named = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void remember_named(int slot, MPI_Datatype type, const sv_drop_type_t *info)
+{
+    pthread_mutex_lock(&named.lock);
+    if (!atomic_load_explicit(&named.type[slot], memory_order_relaxed)) {
+        named.info[slot] = *info;
+        /* Partner: the acquire in sv_drop_type(). */
+        atomic_store_explicit(&named.type[slot], type, memory_order_release);
+    }
+    pthread_mutex_unlock(&named.lock);
+}
+
 bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out)
 {
     int nints, naddresses, ntypes, combiner;
+    const int slot = (int)(sv_drop_named_slot(type) - sv_drop_named);
+    /* Partner: the release in remember_named(). */
+    if (type != MPI_DATATYPE_NULL && atomic_load_explicit(&named.type[slot], memory_order_acquire) == type) {
+        *info_out = named.info[slot];
+        atomic_store_explicit(sv_drop_named_slot(type), type, memory_order_relaxed); /* as below */
+        return true;
+    }
     if (type == MPI_DATATYPE_NULL || PMPI_Type_size_x(type, &info_out->bytes) != MPI_SUCCESS)
         return false;
     PMPI_Type_get_extent_x(type, &info_out->lb, &info_out->extent);
@@ -21,6 +46,8 @@ bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out)
     if (info_out->named) /* for sv_drop_is_named(): programs that show device memory alone ask that of no address */
         atomic_store_explicit(sv_drop_named_slot(type), type, memory_order_relaxed);
     info_out->dense = info_out->named && info_out->bytes == info_out->extent && info_out->true_lb == 0;
+    if (info_out->named)
+        remember_named(slot, type, info_out);
     return true;
 }
 

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Sends that the drop-in batches: their order among all others, before calls of each kind, and how they end.
+# Sends that the drop-in batches: their order among all others, before calls of each kind, and how they end. Messages
+# that lie side by side in device memory: how many copies they take, and that each brings its own bytes and no others.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -57,6 +58,66 @@ assert (0, 64 * 520) in copies, copies
 landed = [n for pid, n in copies if pid == 1 and n % 520 == 0]
 assert sum(landed) == 64 * 520 and len(landed) <= 8, copies
 END
+# rows DOWN UP WHAT [VARIABLE=VALUE...]: so many copies from device memory and at most so many to it, besides the two
+# of each that each rank makes at its beginning; - for any number
+rows() {
+    local down=$1 up=$2 status=0 seen what
+    read -ra what <<<"$3"
+    shift 3
+    env "$@" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_rows" "${what[@]}" \
+        >"$dir/out" 2>&1 || status=$?
+    [ "${what[0]},$status" = order,77 ] && return
+    seen=$(sed -n 's/^selvage-mpi: memory was copied \(.*\) times from the device, \(.*\) times to it$/\1 \2/p' \
+        "$dir/out")
+    if [ "$status" -ne 0 ] || [ -z "$seen" ] || { [ "$down" != - ] && [ $((${seen% *} - 2)) -ne "$down" ]; } ||
+        { [ "$up" != - ] && [ $((${seen#* } - 2)) -gt "$up" ]; }; then
+        cat "$dir/out"
+        echo "FAIL: ${what[*]} $*: copies \"$seen\", not $down and $up"
+        failed=1
+    fi
+}
+# Twice 64 messages of 520 bytes. The first of a row cannot know that it is one, and then a copy is for all.
+rows 4 16 adjacent
+rows 12 18 fields
+rows 2 16 same
+rows 4 128 parts
+rows 8 16 overlaps
+rows 36 36 short
+rows 2 - order
+rows 128 128 apart
+rows 128 128 backwards
+# Of 40000 bytes, six of which are one copy.
+rows 24 48 long
+# Two allocations are never one copy, though they lie side by side.
+if [ "$SELVAGE_DEVICE" = soft ]; then
+    rows 64 64 borders
+    says '^63 neighbours$'
+fi
+rows - - truncated
+rows - - kept
+# A device that refuses such a copy gets a copy for each message. One that fails ends the program.
+rows 132 137 refused
+! "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_rows" broken >"$dir/out" 2>&1 ||
+    { cat "$dir/out"; echo "FAIL: a device that fails"; failed=1; }
+says_not '^dropin_rows: ' # what the launcher still prints of the reason is chance
+rows - - threads
+rows 128 128 adjacent SELVAGE_DROPIN_POOL_BYTES=0 # nothing is pinned
+for sync in auto device; do
+    rows - - adjacent SELVAGE_DROPIN_SYNC=$sync
+done
+modes="on auto"
+case ${BRIEF:-} in
+cases) modes=auto ;;
+yes) modes=on ;;
+esac
+seeds="1 2"
+[ -z "${BRIEF:-}" ] || seeds=1
+for seed in $seeds; do
+    rows - - "random $seed"
+    for mode in $modes; do
+        rows - - "random $seed" SELVAGE_JOB=test SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024
+    done
+done
 # Random messages, whose contents MPI's own calls say.
 for seed in 21 22; do
     "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_messages" "$seed" 200 "" \
