@@ -117,7 +117,7 @@ static selvage_status_t find_strides(const selvage_field_t *given, int index, in
     bool fits = true;
     for (int i = 0; i < ndims && fits; i++) {
         const int d = is_given || given->order == SELVAGE_ORDER_FIRST ? i : ndims - 1 - i;
-        int64_t bytes;
+        int64_t bytes = 0;
         out->stride[d] = is_given ? given->stride_bytes[d] : array_bytes;
         fits = out->stride[d] > -OFFSET_LIMIT && !__builtin_mul_overflow(llabs(out->stride[d]), places[d], &bytes) &&
                bytes < (is_given ? OFFSET_LIMIT / SV_HALO_AXES_MAX : OFFSET_LIMIT);

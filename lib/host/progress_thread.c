@@ -86,17 +86,6 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Signals belong to the application's threads. */
-static int create_thread_without_signals(sv_progress_t *progress)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    int error = pthread_create(&progress->thread, NULL, thread_main, progress);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return error;
-}
-
 selvage_status_t sv_progress_init(sv_progress_t *progress, const sv_progress_params_t *params,
                                   const sv_topology_t *topology, const sv_progress_ops_t *ops, void *arg)
 {
@@ -114,7 +103,11 @@ selvage_status_t sv_progress_init(sv_progress_t *progress, const sv_progress_par
     sv_sleeper_init(&progress->caller);
     if (!params->threaded)
         return SELVAGE_SUCCESS;
-    int error = create_thread_without_signals(progress);
+    sigset_t all, old; /* signals belong to the application's threads */
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    int error = pthread_create(&progress->thread, NULL, thread_main, progress);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (error)
         return sv_error(SELVAGE_ERR_SYSTEM, "the progress thread could not be started: %s", strerror(error));
     progress->threaded = true;

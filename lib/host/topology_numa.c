@@ -53,20 +53,15 @@ static int parse_list(const char *text, unsigned long set[SV_TOPOLOGY_CPU_WORDS]
     return count;
 }
 
-/* Memory on one node only: there is nothing to choose. */
-static bool has_one_node(const char *sys_root)
-{
-    char folder[PATH_MAX], line[LIST_BYTES];
-    unsigned long nodes[SV_TOPOLOGY_CPU_WORDS];
-    snprintf(folder, sizeof folder, "%s/devices/system/node", sys_root);
-    return !read_line(folder, "has_memory", line) || parse_list(line, nodes) < 2;
-}
-
 void sv_topology_place(sv_topology_t *topology, const char *sys_root, const char *bus_id)
 {
     char folder[PATH_MAX], line[LIST_BYTES], *end;
-    if (!bus_id[0] || strchr(bus_id, '/') || has_one_node(sys_root))
+    unsigned long nodes[SV_TOPOLOGY_CPU_WORDS];
+    if (!bus_id[0] || strchr(bus_id, '/'))
         return;
+    snprintf(folder, sizeof folder, "%s/devices/system/node", sys_root);
+    if (!read_line(folder, "has_memory", line) || parse_list(line, nodes) < 2)
+        return; /* memory on one node only: there is nothing to choose */
     snprintf(folder, sizeof folder, "%s/bus/pci/devices/%s", sys_root, bus_id);
     if (!read_line(folder, "numa_node", line))
         return;

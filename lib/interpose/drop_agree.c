@@ -55,20 +55,15 @@ bool sv_drop_agree_begin(void)
 
 /* --- communicators ------------------------------------------------------------------------------------------------ */
 
-static bool is_within_job(MPI_Comm comm)
-{
-    bool within = sv_drop_is_inside(comm);
-    for (int i = 0, n = sv_drop_size(comm); i < n && within; i++)
-        within = sv_drop_world_rank(comm, i) != MPI_UNDEFINED;
-    return within;
-}
-
 static sv_drop_reach_t find_comm_reach(MPI_Comm comm)
 {
     int result = MPI_UNEQUAL;
     if (PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result == MPI_CONGRUENT)
         return SV_DROP_REACH_ALL;
-    return is_within_job(comm) ? SV_DROP_REACH_SOME : SV_DROP_REACH_NONE;
+    bool within_job = sv_drop_is_inside(comm);
+    for (int i = 0, n = sv_drop_size(comm); i < n && within_job; i++)
+        within_job = sv_drop_world_rank(comm, i) != MPI_UNDEFINED;
+    return within_job ? SV_DROP_REACH_SOME : SV_DROP_REACH_NONE;
 }
 
 /* To find it out takes time, so that it becomes an attribute. */

@@ -76,14 +76,6 @@ static sv_drop_compact_t *make_lists(const sv_drop_buffer_t *buffer)
     return compact;
 }
 
-/* Those that are the drop-in's own. */
-static bool is_own_type(const sv_drop_buffer_t *buffer, int i)
-{
-    const MPI_Datatype *types = buffer->compact->types, own = types[i];
-    const MPI_Datatype given = (buffer->blocks ? buffer->blocks : &buffer->one)[i].type;
-    return own != MPI_DATATYPE_NULL && own != given && (i == 0 || own != types[i - 1]);
-}
-
 void sv_drop_compact_end(sv_drop_buffer_t *buffer)
 {
     sv_drop_compact_t *compact = buffer->compact;
@@ -91,7 +83,9 @@ void sv_drop_compact_end(sv_drop_buffer_t *buffer)
         return;
     for (int i = buffer->nblocks - 1; i >= 0; i--) {
         MPI_Datatype type = compact->types[i];
-        if (is_own_type(buffer, i))
+        const MPI_Datatype given = (buffer->blocks ? buffer->blocks : &buffer->one)[i].type;
+        /* Those that are the drop-in's own, of which blocks beside each other may share one. */
+        if (type != MPI_DATATYPE_NULL && type != given && (i == 0 || type != compact->types[i - 1]))
             PMPI_Type_free(&type);
         sv_drop_plan_put(compact->plan[i]);
     }

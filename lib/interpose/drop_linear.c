@@ -81,23 +81,19 @@ static bool has_lists(const side_t *side)
                              (side->lists.displs || side->lists.large_displs));
 }
 
-/* Where the block for a rank begins, in elements. */
-static int64_t place_for(const side_t *side, int peer)
-{
-    if (side->peer != EACH || side->same)
-        return 0;
-    if (!side->listed)
-        return peer * side->count;
-    return side->lists.displs ? side->lists.displs[peer] : (int64_t)side->lists.large_displs[peer];
-}
-
 /* A block without elements has no place. The type must be one, and the lists be there. */
 static block_t block_for(const side_t *side, int peer)
 {
     block_t block = {.count = count_for(side, peer)};
     block.bytes = (size_t)(block.count * side->info.bytes);
-    if (block.bytes > 0)
-        block.at = (char *)((uintptr_t)side->buf + (uintptr_t)(place_for(side, peer) * side->info.extent));
+    if (block.bytes == 0)
+        return block;
+    int64_t first = 0; /* in elements */
+    if (side->peer == EACH && !side->same && !side->listed)
+        first = peer * side->count;
+    else if (side->peer == EACH && !side->same)
+        first = side->lists.displs ? side->lists.displs[peer] : (int64_t)side->lists.large_displs[peer];
+    block.at = (char *)((uintptr_t)side->buf + (uintptr_t)(first * side->info.extent));
     return block;
 }
 
@@ -177,16 +173,6 @@ static bool is_exchange_fit(exchange_t *x)
            (out.high <= in.low || in.high <= out.low);
 }
 
-/* The longest message that this rank has for another one. */
-static int64_t longest_message(const exchange_t *x)
-{
-    MPI_Count each = 0;
-    int64_t most = 0;
-    for (int i = 0; i < x->n; i++)
-        most = i != x->me && count_for(&x->out, i) > most ? count_for(&x->out, i) : most;
-    return most > 0 && PMPI_Type_size_x(x->out.type, &each) == MPI_SUCCESS ? most * each : 0;
-}
-
 /* --- the messages ------------------------------------------------------------------------------------------------- */
 
 /* Requests of a call, and the first error of any. */
@@ -224,16 +210,6 @@ static void begin_send_block(const exchange_t *x, int peer, pending_t *pending)
         pending->request[pending->n++] = request;
 }
 
-static void await_blocks(pending_t *pending, MPI_Status *statuses)
-{
-    const int code = MPI_Waitall(pending->n, pending->request, statuses);
-    if (code != MPI_ERR_IN_STATUS)
-        note_error(pending, code);
-    for (int i = 0; i < pending->n && code == MPI_ERR_IN_STATUS; i++)
-        if (statuses[i].MPI_ERROR != MPI_ERR_PENDING)
-            note_error(pending, statuses[i].MPI_ERROR);
-}
-
 static int exchange_blocks(const exchange_t *x)
 {
     const size_t most = 2 * (size_t)x->n;
@@ -257,7 +233,12 @@ static int exchange_blocks(const exchange_t *x)
         sv_drop_copy(&flow, to.at, from.at, from.bytes, SELVAGE_COPY_DEVICE_TO_DEVICE);
     for (int i = copies || x->in_place; i < x->n; i++)
         begin_send_block(x, (x->me + i) % x->n, &pending);
-    await_blocks(&pending, statuses);
+    const int code = MPI_Waitall(pending.n, pending.request, statuses);
+    if (code != MPI_ERR_IN_STATUS)
+        note_error(&pending, code);
+    for (int i = 0; i < pending.n && code == MPI_ERR_IN_STATUS; i++)
+        if (statuses[i].MPI_ERROR != MPI_ERR_PENDING)
+            note_error(&pending, statuses[i].MPI_ERROR);
     sv_drop_flow_end(&flow);
     free(statuses);
     free(pending.request);
@@ -270,7 +251,12 @@ static bool make_exchange(exchange_t *x, bool is_long, int *code)
     if (is_side_refused(&x->out, x->n) || is_side_refused(&x->in, x->n))
         return false;
     const bool fit = is_exchange_fit(x);
-    if (!(is_long ? sv_drop_agree(x->comm, fit) : sv_drop_agree_on_length(x->comm, fit, longest_message(x))))
+    int64_t most = 0; /* of the longest message that this rank has for another one: elements, then bytes */
+    MPI_Count each = 0;
+    for (int i = 0; i < x->n && !is_long; i++)
+        most = i != x->me && count_for(&x->out, i) > most ? count_for(&x->out, i) : most;
+    most = most > 0 && PMPI_Type_size_x(x->out.type, &each) == MPI_SUCCESS ? most * each : 0;
+    if (!(is_long ? sv_drop_agree(x->comm, fit) : sv_drop_agree_on_length(x->comm, fit, most)))
         return false;
     *code = exchange_blocks(x);
     if (*code != MPI_SUCCESS) {

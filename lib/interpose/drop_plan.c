@@ -118,22 +118,6 @@ static sv_drop_plan_t *use_plan(sv_drop_plan_t *plan)
     return plan;
 }
 
-static sv_drop_plan_t *find_number(uint64_t number)
-{
-    sv_drop_plan_t *plan = plans.by_number[number % BUCKETS];
-    while (plan && plan->number != number)
-        plan = plan->next_number;
-    return plan;
-}
-
-static sv_drop_plan_t *find_equal(const sv_drop_plan_t *other)
-{
-    sv_drop_plan_t *plan = plans.by_digest[other->digest % BUCKETS];
-    while (plan && !(plan->digest == other->digest && selvage_pack_is_equal(plan->pack, other->pack)))
-        plan = plan->next_digest;
-    return plan;
-}
-
 /* Whether it has no table that it could have: the pool was full when it was made. Nobody else uses it. */
 static bool is_bare(const sv_drop_plan_t *plan)
 {
@@ -192,7 +176,9 @@ static void drop_plan(sv_drop_plan_t *plan)
 /* One that is bare gives way to the other, which gets a table. */
 static sv_drop_plan_t *use_equal(const sv_drop_plan_t *other)
 {
-    sv_drop_plan_t *plan = find_equal(other);
+    sv_drop_plan_t *plan = plans.by_digest[other->digest % BUCKETS];
+    while (plan && !(plan->digest == other->digest && selvage_pack_is_equal(plan->pack, other->pack)))
+        plan = plan->next_digest;
     if (!plan || !is_bare(plan))
         return use_plan(plan);
     drop_plan(plan);
@@ -276,7 +262,9 @@ static sv_drop_plan_t *named_plan(MPI_Datatype type, int64_t count, selvage_devi
 {
     pthread_mutex_lock(&plans.lock);
     const shelf_entry_t *entry = find_entry(shelf_of(type), count, dev);
-    sv_drop_plan_t *plan = entry ? find_number(entry->number) : NULL;
+    sv_drop_plan_t *plan = entry ? plans.by_number[entry->number % BUCKETS] : NULL;
+    while (plan && plan->number != entry->number)
+        plan = plan->next_number;
     *opaque_out = entry && entry->number == 0;
     *bare_out = plan && is_bare(plan) ? plan : NULL;
     if (*bare_out)

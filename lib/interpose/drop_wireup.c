@@ -116,19 +116,6 @@ static uint64_t number_of_gpu(void)
     return number | 1;
 }
 
-/* Of two ranks with one GPU, the one that looks last sees the other, and says so to both. Sequentially consistent, so
-   that one of them does. */
-static void find_gpu_sharers(void)
-{
-    for (int i = 0; i < wireup.n; i++) {
-        words_t *other = wireup.with[i].words;
-        if (other == wireup.own || !wireup.own->gpu || !atomic_load(&other->open) || other->gpu != wireup.own->gpu)
-            continue;
-        atomic_store(&other->gpu_shared, 1);
-        atomic_store(&wireup.own->gpu_shared, 1);
-    }
-}
-
 /* Opens the route for this rank, once it has a device. The caller has the lock. */
 static void open_own(void)
 {
@@ -148,7 +135,15 @@ static void open_own(void)
     wireup.own->gpu = number_of_gpu();
     /* Partner: the acquire in sv_drop_wireup() of another rank. */
     atomic_store(&wireup.own->open, 1);
-    find_gpu_sharers();
+    /* Of two ranks with one GPU, the one that looks last sees the other, and says so to both. Sequentially consistent,
+       so that one of them does. */
+    for (int i = 0; i < wireup.n && wireup.own->gpu; i++) {
+        words_t *other = wireup.with[i].words;
+        if (other == wireup.own || !atomic_load(&other->open) || other->gpu != wireup.own->gpu)
+            continue;
+        atomic_store(&other->gpu_shared, 1);
+        atomic_store(&wireup.own->gpu_shared, 1);
+    }
 }
 
 static void fail_pair(pair_t *pair)

@@ -278,20 +278,6 @@ static selvage_status_t copy_by_kernel(selvage_request_t *send, const sv_shm_end
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t record_apart(selvage_request_t *send, const sv_shm_end_t *end)
-{
-    sv_message_shm_t *shm = end->shm;
-    const sv_prepare_job_t job = {.src = send->place.data,
-                                  .record = put_record_of(send, end).record,
-                                  .word = sv_shared_device_address(&end->segment, &shm->recorded[send->put.slot]),
-                                  .stamp = send->put.stamp};
-    if (sv_message_checks(send->engine))
-        return sv_message_prepare(send, &job, send->engine->streams.kernel);
-    /* Partner: the acquire in sv_put_has_arrived(). */
-    __atomic_store_n(&shm->recorded[send->put.slot], send->put.stamp, __ATOMIC_RELEASE);
-    return SELVAGE_SUCCESS;
-}
-
 /* One exchange of one word: either the copy begins, or the receiver has taken its memory back. */
 selvage_status_t sv_put_start(selvage_request_t *send)
 {
@@ -320,7 +306,16 @@ selvage_status_t sv_put_copy(selvage_request_t *send, void *stream)
     SV_TRY(SV_DEVICE_CALL(engine->dev, signal_async,
                           sv_shared_device_address(&end->segment, &end->shm->put_arrived[send->put.slot]),
                           send->put.stamp, engine->streams.peer));
-    return record_apart(send, end);
+    /* The record goes apart. Partner: the acquire in sv_put_has_arrived(). */
+    uint64_t *recorded = &end->shm->recorded[send->put.slot];
+    const sv_prepare_job_t job = {.src = send->place.data,
+                                  .record = put_record_of(send, end).record,
+                                  .word = sv_shared_device_address(&end->segment, recorded),
+                                  .stamp = send->put.stamp};
+    if (sv_message_checks(engine))
+        return sv_message_prepare(send, &job, engine->streams.kernel);
+    __atomic_store_n(recorded, send->put.stamp, __ATOMIC_RELEASE);
+    return SELVAGE_SUCCESS;
 }
 
 bool sv_put_has_left(const selvage_request_t *send)

@@ -32,23 +32,19 @@ static sv_slot_t *piece_slot(selvage_request_t *request, uint32_t piece)
 }
 
 /* What a use of the request or an attempt has left under way, the next ones are not to take for theirs. */
-static int pieces_tag(const selvage_request_t *request)
+static sv_wire_path_t path_of_pieces(const selvage_request_t *request)
 {
     enum { EIGHT_BITS = 3, WIDE_MAX = 1 << 26, MIDDLE_MAX = 1 << 22 };
     const uint64_t recv_id = request->is_send ? request->other_id : sv_message_id(request);
     const uint32_t tag_max = (uint32_t)request->engine->wire->tag_max, index = (uint32_t)recv_id;
     const uint32_t attempt = request->attempt % 8, use = (uint32_t)(recv_id >> 33) % 8; /* two generations a use */
+    int tag = (int)(1 + index % tag_max); /* 0 is that of control messages */
     if (tag_max >= WIDE_MAX)
-        return (int)(1 + (index % (tag_max >> 2 * EIGHT_BITS) << 2 * EIGHT_BITS | use << EIGHT_BITS | attempt));
-    if (tag_max >= MIDDLE_MAX)
-        return (int)(1 + (index % (tag_max >> EIGHT_BITS) << EIGHT_BITS | attempt));
-    return (int)(1 + index % tag_max); /* 0 is that of control messages */
-}
-
-static sv_wire_path_t path_of_pieces(const selvage_request_t *request)
-{
+        tag = (int)(1 + (index % (tag_max >> 2 * EIGHT_BITS) << 2 * EIGHT_BITS | use << EIGHT_BITS | attempt));
+    else if (tag_max >= MIDDLE_MAX)
+        tag = (int)(1 + (index % (tag_max >> EIGHT_BITS) << EIGHT_BITS | attempt));
     return (sv_wire_path_t){.wire = request->engine->wire, .channel = SV_WIRE_MESSAGE, .peer = request->peer,
-                            .tag = pieces_tag(request)};
+                            .tag = tag};
 }
 
 /* As many as there are, and at least one: else the status says why. */

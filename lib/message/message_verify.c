@@ -104,19 +104,15 @@ selvage_status_t sv_message_verified(const selvage_request_t *recv)
     return report_difference(recv, result->record_ok, result->expected, result->found);
 }
 
-/* All that a record says but attempt and digest. */
-static bool is_expected_record(const sv_record_t *record, const sv_record_t *wanted)
-{
-    return record->magic == wanted->magic && record->version == wanted->version && record->kind == wanted->kind &&
-           record->epoch == wanted->epoch && record->exchange == wanted->exchange && record->index == wanted->index &&
-           record->tag == wanted->tag && record->source == wanted->source &&
-           record->destination == wanted->destination && record->bytes == wanted->bytes && record->salt == wanted->salt;
-}
-
 selvage_status_t sv_message_compare(const selvage_request_t *recv, const sv_record_t *record, uint64_t sum)
 {
     const uint64_t found = sv_digest_finish(recv->key, sum);
-    const bool record_ok = is_expected_record(record, &recv->identity);
+    const sv_record_t *wanted = &recv->identity;
+    const bool record_ok = /* all that a record says but attempt and digest */
+        record->magic == wanted->magic && record->version == wanted->version && record->kind == wanted->kind &&
+        record->epoch == wanted->epoch && record->exchange == wanted->exchange && record->index == wanted->index &&
+        record->tag == wanted->tag && record->source == wanted->source && record->destination == wanted->destination &&
+        record->bytes == wanted->bytes && record->salt == wanted->salt;
     if (!sv_message_checks(recv->engine) || (record_ok && record->digest == found))
         return SELVAGE_SUCCESS;
     return report_difference(recv, record_ok, record->digest, found);

@@ -36,17 +36,6 @@ static void stage_instead(sv_packet_t *p)
     sv_commit_cut(p);
 }
 
-static void stage_pair(selvage_exchange_t *x, sv_peer_t *peer)
-{
-    for (uint32_t i = 0; i < x->nsends; i++)
-        if (x->sends[i].p.peer == peer && x->sends[i].p.ops->from_user_memory)
-            stage_instead(&x->sends[i].p);
-    for (uint32_t i = 0; i < x->nrecvs; i++)
-        if (x->recvs[i].p.peer == peer && x->recvs[i].p.ops->from_user_memory)
-            stage_instead(&x->recvs[i].p);
-    peer->wants_direct = false;
-}
-
 /* A pair that stays direct, or goes staged, or must not. */
 static selvage_status_t agree_on_pair(selvage_exchange_t *x, sv_peer_t *peer, bool able)
 {
@@ -65,7 +54,13 @@ static selvage_status_t agree_on_pair(selvage_exchange_t *x, sv_peer_t *peer, bo
         sv_log(SV_LOG_WARN, "commit", "this MPI does not say that it takes memory of the %s device: direct packets are "
                "staged", x->comm->dev_under->ops->name);
     x->comm->logged_not_able |= !able;
-    stage_pair(x, peer);
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (x->sends[i].p.peer == peer && x->sends[i].p.ops->from_user_memory)
+            stage_instead(&x->sends[i].p);
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (x->recvs[i].p.peer == peer && x->recvs[i].p.ops->from_user_memory)
+            stage_instead(&x->recvs[i].p);
+    peer->wants_direct = false;
     return SELVAGE_SUCCESS;
 }
 

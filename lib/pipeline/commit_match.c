@@ -38,11 +38,6 @@ static const sv_handshake_send_t *sends_of(const sv_peer_t *peer)
     return (const sv_handshake_send_t *)(const void *)(peer->handshake_in + sizeof(sv_handshake_head_t));
 }
 
-static const sv_handshake_recv_t *recvs_of(const sv_peer_t *peer)
-{
-    return (const sv_handshake_recv_t *)(const void *)(sends_of(peer) + match_head_of(peer)->nsends);
-}
-
 static void record_identity(sv_packet_t *p, bool is_send)
 {
     const selvage_comm_t *comm = p->x->comm;
@@ -128,24 +123,22 @@ static selvage_status_t join_lists(const sv_peer_t *peer, entry_t *ours, uint32_
 static selvage_status_t match_peer(selvage_exchange_t *x, sv_peer_t *peer, entry_t *ours, entry_t *theirs)
 {
     const sv_handshake_head_t *head = match_head_of(peer);
+    const sv_handshake_send_t *sends = sends_of(peer);
+    const sv_handshake_recv_t *recvs = (const sv_handshake_recv_t *)(const void *)(sends + head->nsends);
     uint32_t count = 0;
     for (uint32_t i = 0; i < x->nsends; i++)
         if (x->sends[i].p.peer == peer)
             ours[count++] = (entry_t){(uint32_t)x->sends[i].p.tag, i, x->sends[i].p.bytes, &x->sends[i], NULL};
-    for (uint32_t i = 0; i < head->nrecvs; i++) {
-        const sv_handshake_recv_t *recv = &recvs_of(peer)[i];
-        theirs[i] = (entry_t){recv->tag, i, recv->bytes, NULL, recv};
-    }
+    for (uint32_t i = 0; i < head->nrecvs; i++)
+        theirs[i] = (entry_t){recvs[i].tag, i, recvs[i].bytes, NULL, &recvs[i]};
     SV_TRY(join_lists(peer, ours, count, theirs, head->nrecvs, true));
 
     count = 0;
     for (uint32_t i = 0; i < x->nrecvs; i++)
         if (x->recvs[i].p.peer == peer)
             ours[count++] = (entry_t){(uint32_t)x->recvs[i].p.tag, i, x->recvs[i].p.bytes, &x->recvs[i], NULL};
-    for (uint32_t i = 0; i < head->nsends; i++) {
-        const sv_handshake_send_t *send = &sends_of(peer)[i];
-        theirs[i] = (entry_t){send->tag, send->index, send->bytes, NULL, send};
-    }
+    for (uint32_t i = 0; i < head->nsends; i++)
+        theirs[i] = (entry_t){sends[i].tag, sends[i].index, sends[i].bytes, NULL, &sends[i]};
     return join_lists(peer, ours, count, theirs, head->nsends, false);
 }
 

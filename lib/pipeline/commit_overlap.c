@@ -23,19 +23,6 @@ static int compare_extents(const void *a, const void *b)
     return low_a < low_b ? -1 : low_a > low_b;
 }
 
-static size_t list_extents(const selvage_exchange_t *x, extent_t *extents)
-{
-    size_t count = 0;
-    for (uint32_t i = 0; i < x->nsends + x->nrecvs; i++) {
-        const bool receives = i >= x->nsends;
-        const sv_packet_t *p = receives ? &x->recvs[i - x->nsends].p : &x->sends[i].p;
-        const uintptr_t low = (uintptr_t)(receives ? x->recvs[i - x->nsends].buf : x->sends[i].buf);
-        if (p->bytes > 0 && !p->layout)
-            extents[count++] = (extent_t){low, low + p->bytes, p, receives};
-    }
-    return count;
-}
-
 static selvage_status_t refuse_overlap(const extent_t *a, const extent_t *b)
 {
     const extent_t *recv = a->receives ? a : b, *other = a->receives ? b : a;
@@ -70,7 +57,14 @@ selvage_status_t sv_commit_check_overlap(const selvage_exchange_t *x)
     if (x->nrecvs == 0 || room < 2)
         return SELVAGE_SUCCESS;
     SV_TRY(sv_calloc(room, sizeof *extents, &extents));
-    const size_t count = list_extents(x, extents);
+    size_t count = 0;
+    for (uint32_t i = 0; i < x->nsends + x->nrecvs; i++) {
+        const bool receives = i >= x->nsends;
+        const sv_packet_t *p = receives ? &x->recvs[i - x->nsends].p : &x->sends[i].p;
+        const uintptr_t low = (uintptr_t)(receives ? x->recvs[i - x->nsends].buf : x->sends[i].buf);
+        if (p->bytes > 0 && !p->layout)
+            extents[count++] = (extent_t){low, low + p->bytes, p, receives};
+    }
     qsort(extents, count, sizeof *extents, compare_extents);
     selvage_status_t status = find_overlap(extents, count);
     sv_free(extents);

@@ -131,9 +131,11 @@ static selvage_status_t take_exchange_control(selvage_comm_t *comm, int source, 
     }
 
     /* 4. What it says of packets. */
-    if (type == SV_CONTROL_VERDICT)
-        sv_recovery_verdict(x, source, word[2]);
-    else if (type == SV_CONTROL_RESEND)
+    if (type == SV_CONTROL_VERDICT) {
+        const uint64_t epoch = word[2];
+        if (peer && epoch > peer->verdict_epoch && epoch <= x->epoch)
+            peer->verdict_epoch = epoch;
+    } else if (type == SV_CONTROL_RESEND)
         sv_recovery_take_request(x, source, word[2], (uint32_t)word[3], (unsigned)word[4], (sv_resend_reason_t)word[5]);
     else if (type == SV_CONTROL_QUERY)
         sv_recovery_take_query(x, source, word[2]);

@@ -78,22 +78,12 @@ void sv_packet_note_left(sv_packet_t *p, const sv_slot_t *slot)
     p->x->comm->exchanges->bytes_in_flight -= slot->in_flight_bytes;
 }
 
-void sv_packet_close_send(sv_send_t *send, uint64_t now_ns, bool *moved)
-{
-    selvage_stats_t *stats = &send->p.x->comm->stats;
-    send->state = SV_SEND_IDLE;
-    stats->packets_sent++;
-    stats->bytes_sent += send->p.bytes;
-    stats->packets_by_route[send->p.route]++;
-    *moved = true;
-    sv_packet_trace(&send->p, SV_TRACE_VERDICT_SEEN, now_ns, 0, send->p.attempt);
-}
-
 selvage_status_t sv_packet_drain_messages(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
     const selvage_exchange_t *x = send->p.x;
     if (x->policy == SV_CONFIG_CHECKSUM_OFF || send->p.peer->verdict_epoch >= x->epoch) {
-        sv_packet_close_send(send, now_ns, moved);
+        send->state = SV_SEND_IDLE;
+        *moved = true;
         return SELVAGE_SUCCESS;
     }
     return send->wanted_attempt > send->p.attempt ? sv_recovery_resend(send, now_ns) : sv_recovery_query(send, now_ns);
@@ -189,14 +179,13 @@ void sv_packet_poll_unstaging(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns,
     *moved = true;
 }
 
-selvage_status_t sv_packet_land(sv_recv_t *recv, uint64_t now_ns, bool *moved, bool *landed_out)
+selvage_status_t sv_packet_land(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
     sv_packet_t *p = &recv->p;
     const bool off = p->x->policy == SV_CONFIG_CHECKSUM_OFF, single = sv_recv_is_single_segment(recv);
     selvage_stats_t *stats = &p->x->comm->stats;
     /* Partner: the release of the pull kernel, or of the digest kernel after the last segment. */
     uint64_t word = __atomic_load_n(recv->done, __ATOMIC_ACQUIRE);
-    *landed_out = false;
     if (!sv_word_matches(word, p->x->epoch, p->attempt))
         return SELVAGE_SUCCESS;
     /* Slots whose copies the device has not reported yet are left to phase 3 of the next poll. */
@@ -223,21 +212,11 @@ selvage_status_t sv_packet_land(sv_recv_t *recv, uint64_t now_ns, bool *moved, b
     stats->packets_received++;
     stats->bytes_received += p->bytes;
     sv_packet_trace(p, SV_TRACE_VERIFY, p->moved_ns, now_ns, p->bytes);
-    *landed_out = !off; /* without digests there are no verdicts */
-    return SELVAGE_SUCCESS;
-}
-
-/* --- verdicts by control messages --------------------------------------------------------------------------------- */
-
-selvage_status_t sv_packet_land_messages(sv_recv_t *recv, uint64_t now_ns, bool *moved)
-{
-    sv_peer_t *peer = recv->p.peer;
-    bool landed;
-    SV_TRY(sv_packet_land(recv, now_ns, moved, &landed));
-    if (!landed || --peer->staged_left > 0)
-        return SELVAGE_SUCCESS;
-    peer->good_epoch = recv->p.x->epoch;
-    peer->verdict_due = true; /* sent by sv_exchange_send_verdicts() */
+    /* Without digests there are no verdicts; and where the sender looks at words, its route stores it there. */
+    if (!off && p->ops->messaged && --p->peer->staged_left == 0) {
+        p->peer->good_epoch = p->x->epoch;
+        p->peer->verdict_due = true; /* sent by sv_exchange_send_verdicts() */
+    }
     return SELVAGE_SUCCESS;
 }
 

@@ -75,15 +75,6 @@ static selvage_status_t copy_runs(const move_t *m, const sv_type_piece_t *piece,
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t launch_part(const move_t *m, const sv_pack_shape_t *shape, uint64_t from, uint64_t bytes)
-{
-    const sv_kernel_t *kernel = m->gather ? &sv_kernel_pack : &sv_kernel_unpack;
-    sv_pack_arg_t arg = {.scratch = NULL, .mode = SV_DIGEST_ADD | SV_DIGEST_NONE};
-    SV_TRY(sv_pack_plan(shape, m->packed + from, from, bytes, &arg));
-    return SV_DEVICE_CALL(m->pack->dev, launch, kernel, &arg, sizeof arg, sv_kernel_blocks(m->pack->dev, bytes),
-                          m->stream);
-}
-
 /* Bytes from to end of a piece's stream; from is a multiple of 8, and so is end unless the piece ends there. */
 static selvage_status_t launch_piece(const move_t *m, const sv_type_piece_t *piece, uint64_t from, uint64_t end)
 {
@@ -94,8 +85,11 @@ static selvage_status_t launch_piece(const move_t *m, const sv_type_piece_t *pie
         shape.dim[d] = (sv_pack_dim_t){dim->count, dim->stride_bytes};
     }
     for (uint64_t bytes; from < end; from += bytes) {
+        sv_pack_arg_t arg = {.scratch = NULL, .mode = SV_DIGEST_ADD | SV_DIGEST_NONE};
         bytes = end - from < PART_BYTES ? end - from : PART_BYTES;
-        SV_TRY(launch_part(m, &shape, from, bytes));
+        SV_TRY(sv_pack_plan(&shape, m->packed + from, from, bytes, &arg));
+        SV_TRY(SV_DEVICE_CALL(m->pack->dev, launch, m->gather ? &sv_kernel_pack : &sv_kernel_unpack, &arg, sizeof arg,
+                              sv_kernel_blocks(m->pack->dev, bytes), m->stream));
     }
     return SELVAGE_SUCCESS;
 }

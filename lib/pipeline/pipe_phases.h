@@ -37,7 +37,6 @@ selvage_status_t sv_recovery_request_resend(sv_recv_t *recv);
 selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns);
 selvage_status_t sv_recovery_resend(sv_send_t *send, uint64_t now_ns);
 /* ... and what control messages ask for. */
-void sv_recovery_verdict(selvage_exchange_t *x, int source, uint64_t epoch);
 void sv_recovery_take_request(selvage_exchange_t *x, int source, uint64_t epoch, uint32_t index, unsigned attempt,
                               sv_resend_reason_t reason);
 void sv_recovery_take_query(selvage_exchange_t *x, int source, uint64_t epoch);

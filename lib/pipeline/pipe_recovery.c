@@ -205,13 +205,6 @@ selvage_status_t sv_recovery_resend(sv_send_t *send, uint64_t now_ns)
     return p->ops->begin(send, now_ns);
 }
 
-void sv_recovery_verdict(selvage_exchange_t *x, int source, uint64_t epoch)
-{
-    sv_peer_t *peer = sv_exchange_peer(x, source);
-    if (peer && epoch > peer->verdict_epoch && epoch <= x->epoch)
-        peer->verdict_epoch = epoch;
-}
-
 void sv_recovery_take_request(selvage_exchange_t *x, int source, uint64_t epoch, uint32_t index, unsigned attempt,
                               sv_resend_reason_t reason)
 {

@@ -205,6 +205,7 @@ static void note_phase_end(selvage_exchange_t *x, int phase, bool ended, uint64_
 /* One walk over the packets that are not done. */
 static selvage_status_t advance_packets(selvage_exchange_t *x, uint64_t now_ns, bool *moved)
 {
+    selvage_stats_t *stats = &x->comm->stats;
     bool all_landing = true, all_sent = true;
     /* Phases 3 and 5. */
     for (uint32_t i = 0; i < x->nactive_recvs;) {
@@ -226,10 +227,15 @@ static selvage_status_t advance_packets(selvage_exchange_t *x, uint64_t now_ns, 
         if (send->state == SV_SEND_VERDICT)
             SV_TRY(send->p.ops->drain(send, now_ns, moved));
         all_sent &= send->state != SV_SEND_MOVING;
-        if (send->state == SV_SEND_IDLE)
-            x->active_sends[i] = x->active_sends[--x->nactive_sends];
-        else
+        if (send->state != SV_SEND_IDLE) {
             i++;
+            continue;
+        }
+        x->active_sends[i] = x->active_sends[--x->nactive_sends];
+        stats->packets_sent++;
+        stats->bytes_sent += send->p.bytes;
+        stats->packets_by_route[send->p.route]++;
+        sv_packet_trace(&send->p, SV_TRACE_VERDICT_SEEN, now_ns, 0, send->p.attempt);
     }
     SV_TRY(sv_batch_flush(x));
     if (x->verdicts_due)

@@ -112,13 +112,10 @@ void sv_packet_poll_unstaging(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns,
 selvage_status_t sv_packet_verify(sv_recv_t *recv, const uint8_t *src, uint32_t segment);
 /* Phase 4 of routes that send messages: over, asked for again, or its verdict is asked for. */
 selvage_status_t sv_packet_drain_messages(sv_send_t *send, uint64_t now_ns, bool *moved);
-/* The end of a send. */
-void sv_packet_close_send(sv_send_t *send, uint64_t now_ns, bool *moved);
-/* Phase 5: what the verifying kernel says of a receive. SUCCESS: nothing yet, asked for again, or over, as recv->state
-   says; *landed_out: it is good, and a verdict is due. An error ends the exchange. */
-selvage_status_t sv_packet_land(sv_recv_t *recv, uint64_t now_ns, bool *moved, bool *landed_out);
-/* Phase 5 of routes that send messages: the verdict is due when all packets of the sender are good ... */
-selvage_status_t sv_packet_land_messages(sv_recv_t *recv, uint64_t now_ns, bool *moved);
+/* Phase 5: what the verifying kernel says of a receive. SUCCESS: nothing yet, asked for again, or good and over, as
+   recv->state says. An error ends the exchange. On routes that send messages the verdict is due when all packets of the
+   sender are good ... */
+selvage_status_t sv_packet_land(sv_recv_t *recv, uint64_t now_ns, bool *moved);
 /* ... and sent by this; one that finds no room on the wire is sent by a later poll. */
 selvage_status_t sv_exchange_send_verdicts(selvage_exchange_t *x, bool *moved);
 

@@ -236,6 +236,6 @@ const sv_route_ops_t sv_route_direct = {
     .send = direct_send,
     .receive = direct_receive,
     .drain = sv_packet_drain_messages,
-    .land = sv_packet_land_messages,
+    .land = sv_packet_land,
     .discard_duplicate = direct_discard_duplicate,
 };

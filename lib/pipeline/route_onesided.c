@@ -23,7 +23,7 @@ static selvage_status_t onesided_begin(sv_send_t *send, uint64_t now_ns)
     sv_packet_begin_attempt(send, now_ns);
     if (sv_packet_is_left_to_push(send) || p->x->policy == SV_CONFIG_CHECKSUM_OFF || (p->kernel_copy && !send->fault))
         return SELVAGE_SUCCESS;
-    /* Partners: the acquires in is_recorded() of the receiver, and in sv_packet_is_ready() here. */
+    /* Partners: the acquires in count_arrived() of the receiver, and in sv_packet_is_ready() here. */
     return send->fault ? sv_packet_launch_digest(send, send->record, send->ready)
                        : sv_packet_launch_digest(send, &send->remote->record, &send->remote->recorded);
 }
@@ -277,15 +277,6 @@ static selvage_status_t take_pulled(sv_recv_t *recv, uint32_t arrived, uint64_t 
     return SELVAGE_SUCCESS;
 }
 
-/* The record comes beside the copies; without digests there is none. */
-static bool is_recorded(const sv_recv_t *recv)
-{
-    const sv_packet_t *p = &recv->p;
-    /* Partner: the release of the sender's digest kernel (onesided_begin()), or of its signal kernel. */
-    return p->x->policy == SV_CONFIG_CHECKSUM_OFF || p->kernel_copy ||
-           sv_word_matches(__atomic_load_n(&recv->words->recorded, __ATOMIC_ACQUIRE), p->x->epoch, p->attempt);
-}
-
 /* How many segments of this attempt lie here; the last one only if its record does. */
 static uint32_t count_arrived(const sv_recv_t *recv)
 {
@@ -299,7 +290,12 @@ static uint32_t count_arrived(const sv_recv_t *recv)
     uint32_t arrived = sv_word_matches(word, p->x->epoch, p->attempt) ? sv_word_count(word) : 0;
     if (arrived > p->nsegments)
         return 0; /* more than there are: no word of the sender's */
-    return arrived == p->nsegments && !is_recorded(recv) ? arrived - 1 : arrived;
+    if (arrived < p->nsegments || p->x->policy == SV_CONFIG_CHECKSUM_OFF || p->kernel_copy)
+        return arrived;
+    /* The record comes beside the copies. Partner: the release of the sender's digest kernel (onesided_begin()), or of
+       its signal kernel. */
+    word = __atomic_load_n(&recv->words->recorded, __ATOMIC_ACQUIRE);
+    return sv_word_matches(word, p->x->epoch, p->attempt) ? arrived : arrived - 1;
 }
 
 /*
@@ -337,15 +333,16 @@ static selvage_status_t onesided_drain(sv_send_t *send, uint64_t now_ns, bool *m
         over = is_sent(send);
     if (!over)
         return onesided_send(send, now_ns, moved);
-    sv_packet_close_send(send, now_ns, moved);
+    send->state = SV_SEND_IDLE;
+    *moved = true;
     return SELVAGE_SUCCESS;
 }
 
 static selvage_status_t onesided_land(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
-    bool landed;
-    SV_TRY(sv_packet_land(recv, now_ns, moved, &landed));
-    if (landed && !recv->p.pulled) /* else the pull kernel gave the verdict. Partner: the acquire in onesided_drain() */
+    SV_TRY(sv_packet_land(recv, now_ns, moved));
+    const bool verified = recv->state == SV_RECV_IDLE && recv->p.x->policy != SV_CONFIG_CHECKSUM_OFF;
+    if (verified && !recv->p.pulled) /* else the pull kernel gave it. Partner: the acquire in onesided_drain() */
         __atomic_store_n(&recv->remote->verdict, sv_word(recv->p.x->epoch, 0, 1), __ATOMIC_RELEASE);
     return SELVAGE_SUCCESS;
 }

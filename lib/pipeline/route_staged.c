@@ -15,8 +15,6 @@
 #include "pipeline/pipe_phases.h"
 #include "pipeline/route.h"
 
-typedef enum arrival { ARRIVAL_GOOD, ARRIVAL_STALE, ARRIVAL_BAD } arrival_t;
-
 /* --- phases 0 and 1: prepare (digest and record), post (copies down, and receives) -------------------------------- */
 
 /* Copies down into free slots, each with a word after it. What kernels move was pushed there by phase 0. */
@@ -214,11 +212,6 @@ static selvage_status_t staged_send(sv_send_t *send, uint64_t now_ns, bool *move
 
 /* --- phase 3, receive: a message is placed by its record, goes up, and is verified -------------------------------- */
 
-static bool has_segment_arrived(const sv_recv_t *recv, uint32_t segment)
-{
-    return recv->arrived_segments[segment / 64] >> (segment % 64) & 1;
-}
-
 /* Which segment a record of this packet belongs to; false if it makes no sense. */
 static bool find_segment(const sv_packet_t *p, const sv_record_t *record, size_t payload_bytes, uint32_t *segment)
 {
@@ -235,20 +228,6 @@ static bool find_segment(const sv_packet_t *p, const sv_record_t *record, size_t
            record->digest == 0;
 }
 
-static arrival_t classify_staged(const sv_recv_t *recv, const sv_record_t *record, size_t payload_bytes,
-                                 uint32_t *segment)
-{
-    const sv_packet_t *p = &recv->p;
-    if (!sv_packet_is_same(record, &p->identity))
-        return ARRIVAL_BAD;
-    if (record->epoch < p->identity.epoch || (record->epoch == p->identity.epoch && record->attempt < p->attempt))
-        return ARRIVAL_STALE;
-    if (record->epoch != p->identity.epoch || record->attempt > recv->requested_attempt ||
-        !find_segment(p, record, payload_bytes, segment))
-        return ARRIVAL_BAD;
-    return has_segment_arrived(recv, *segment) ? ARRIVAL_STALE : ARRIVAL_GOOD;
-}
-
 /*
  * What to do with a message of so many bytes in a slot. It is placed by what its record says, not by the slot it
  * happened to land in: after a lost or doubled message slots and segments no longer go together. Nothing that a record
@@ -256,27 +235,31 @@ static arrival_t classify_staged(const sv_recv_t *recv, const sv_record_t *recor
  */
 static selvage_status_t take_message(sv_recv_t *recv, sv_slot_t *slot, size_t bytes, uint64_t now_ns)
 {
+    sv_packet_t *p = &recv->p;
     sv_record_t record = {0};
-    uint32_t segment = 0;
+    uint32_t segment = slot->segment;
     size_t payload = bytes >= SV_RECORD_BYTES ? bytes - SV_RECORD_BYTES : 0;
     if (bytes >= SV_RECORD_BYTES)
         memcpy(&record, slot->stage + payload, sizeof record);
-    arrival_t arrival;
-    if (recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF) {
+    bool stale, bad = false;
+    if (p->x->policy == SV_CONFIG_CHECKSUM_OFF) {
         /* Nothing is checked: the n-th receive posted takes the n-th message to be the n-th segment. The order in which
            a poll happens to see them complete says nothing. */
-        segment = slot->segment;
-        arrival = segment < recv->p.nsegments && !has_segment_arrived(recv, segment) ? ARRIVAL_GOOD : ARRIVAL_STALE;
-    } else
-        arrival = classify_staged(recv, &record, payload, &segment);
-    if (arrival == ARRIVAL_STALE) {
-        recv->p.x->comm->stats.stale_discarded++;
-        sv_packet_trace(&recv->p, SV_TRACE_STALE, now_ns, 0, record.epoch);
+        stale = segment >= p->nsegments;
+    } else {
+        const bool same = sv_packet_is_same(&record, &p->identity), current = record.epoch == p->identity.epoch;
+        stale = same && (record.epoch < p->identity.epoch || (current && record.attempt < p->attempt));
+        bad = !stale && (!same || !current || record.attempt > recv->requested_attempt ||
+                         !find_segment(p, &record, payload, &segment));
+    }
+    if (bad)
+        return sv_recovery_bad_record(recv, &record, now_ns);
+    if (stale || (recv->arrived_segments[segment / 64] >> (segment % 64) & 1)) { /* or it is here already */
+        p->x->comm->stats.stale_discarded++;
+        sv_packet_trace(p, SV_TRACE_STALE, now_ns, 0, record.epoch);
         return SELVAGE_SUCCESS;
     }
-    if (arrival == ARRIVAL_BAD)
-        return sv_recovery_bad_record(recv, &record, now_ns);
-    if (segment + 1 == recv->p.nsegments)
+    if (segment + 1 == p->nsegments)
         *recv->record = record;
     return sv_packet_unstage(recv, slot, segment, now_ns);
 }
@@ -308,7 +291,7 @@ static selvage_status_t staged_receive(sv_recv_t *recv, uint64_t now_ns, bool *m
 }
 
 /* --- phase 4, drain: sv_packet_drain_messages(); a send that has left waits for its verdict ----------------------- */
-/* --- phase 5, land: sv_packet_land_messages(); the verification is through, and the verdict goes out -------------- */
+/* --- phase 5, land: sv_packet_land(); the verification is through, and the verdict goes out ----------------------- */
 /* --- phase 6, join: sv_exchange_join(), once every packet of the exchange is through ------------------------------ */
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
@@ -340,6 +323,6 @@ const sv_route_ops_t sv_route_staged = {
     .send = staged_send,
     .receive = staged_receive,
     .drain = sv_packet_drain_messages,
-    .land = sv_packet_land_messages,
+    .land = sv_packet_land,
     .discard_duplicate = staged_discard_duplicate,
 };

@@ -29,12 +29,6 @@ void sv_transfer_cache_init(sv_transfer_cache_t *cache, bool closes_later)
     sv_list_init(&cache->mappings);
 }
 
-static void set_idle(sv_transfer_mapping_t *mapping)
-{
-    mapping->cache->nidle++;
-    mapping->cache->idle_bytes += mapping->bytes;
-}
-
 static void unset_idle(sv_transfer_mapping_t *mapping)
 {
     mapping->cache->nidle--;
@@ -190,7 +184,8 @@ void sv_transfer_unmap(sv_transfer_mapping_t *mapping)
     }
     mapping->left_ns = sv_clock_ns();
     mapping->stale |= !mapping->kept;
-    set_idle(mapping);
+    cache->nidle++;
+    cache->idle_bytes += mapping->bytes;
     sv_list_remove(&mapping->link);
     sv_list_append(&cache->mappings, &mapping->link);
     const uint64_t trim_ns = mapping->stale || cache->nidle > IDLE_MAX ? 0 : mapping->left_ns + LOOK_NS;

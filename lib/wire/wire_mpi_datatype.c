@@ -140,17 +140,6 @@ static selvage_status_t multiply_checked(int64_t a, int64_t b, int64_t *product_
     return SELVAGE_SUCCESS;
 }
 
-/* count, blocklength, stride in elements or bytes */
-static selvage_status_t flatten_vector(const contents_t *c, sv_type_map_t *map)
-{
-    int64_t extent, stride_bytes = c->arguments[2];
-    SV_TRY(flatten_inner(c, 0, map, &extent));
-    if (c->combiner == MPI_COMBINER_VECTOR)
-        SV_TRY(multiply_checked(stride_bytes, extent, &stride_bytes));
-    SV_TRY(sv_type_map_repeat(map, (uint64_t)c->arguments[1], extent));
-    return sv_type_map_repeat(map, (uint64_t)c->arguments[0], stride_bytes);
-}
-
 /* count, blocklengths (or one for all), displacements in elements or bytes */
 static selvage_status_t flatten_indexed(const contents_t *c, sv_type_map_t *map)
 {
@@ -247,7 +236,7 @@ static selvage_status_t flatten_basic(MPI_Datatype type, sv_type_map_t *map)
 
 static selvage_status_t flatten_derived(const contents_t *c, sv_type_map_t *map)
 {
-    int64_t extent;
+    int64_t extent, stride_bytes;
     switch (c->combiner) {
     case MPI_COMBINER_DUP:
     case MPI_COMBINER_RESIZED: return flatten_into(c->types[0], map);
@@ -255,7 +244,13 @@ static selvage_status_t flatten_derived(const contents_t *c, sv_type_map_t *map)
         SV_TRY(flatten_inner(c, 0, map, &extent));
         return sv_type_map_repeat(map, (uint64_t)c->arguments[0], extent);
     case MPI_COMBINER_VECTOR:
-    case MPI_COMBINER_HVECTOR: return flatten_vector(c, map);
+    case MPI_COMBINER_HVECTOR: /* count, blocklength, stride in elements or bytes */
+        stride_bytes = c->arguments[2];
+        SV_TRY(flatten_inner(c, 0, map, &extent));
+        if (c->combiner == MPI_COMBINER_VECTOR)
+            SV_TRY(multiply_checked(stride_bytes, extent, &stride_bytes));
+        SV_TRY(sv_type_map_repeat(map, (uint64_t)c->arguments[1], extent));
+        return sv_type_map_repeat(map, (uint64_t)c->arguments[0], stride_bytes);
     case MPI_COMBINER_INDEXED:
     case MPI_COMBINER_HINDEXED:
     case MPI_COMBINER_INDEXED_BLOCK:

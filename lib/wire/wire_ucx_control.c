@@ -69,22 +69,17 @@ void sv_ucx_control_end(sv_wire_ucx_t *wire)
     wire->arrivals = NULL;
 }
 
-/* Bounded, so that messages that do not leave keep no memory; and for each rank, so that one that takes none keeps no
-   room from the others. */
-static bool takes_control(const sv_wire_ucx_t *wire, const sv_ucx_peer_t *peer)
-{
-    enum { CONTROLS_MAX = 1024, OF_RANK_MAX = 64 };
-    return wire->controls < CONTROLS_MAX && peer->controls < OF_RANK_MAX;
-}
-
 selvage_status_t sv_ucx_control_send(sv_wire_t *base, int peer, sv_wire_control_t *message)
 {
+    /* Bounded, so that messages that do not leave keep no memory; and for each rank, so that one that takes none keeps
+       no room from the others. */
+    enum { CONTROLS_MAX = 1024, OF_RANK_MAX = 64 };
     sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
     sv_ucx_operation_t *operation = NULL;
     sv_ucx_peer_t *to = NULL;
     sv_ucx_lock(wire);
     selvage_status_t status = sv_ucx_find_peer(wire, peer, &to);
-    if (status == SELVAGE_SUCCESS && !takes_control(wire, to)) {
+    if (status == SELVAGE_SUCCESS && (wire->controls >= CONTROLS_MAX || to->controls >= OF_RANK_MAX)) {
         sv_ucx_progress(wire);
         status = SELVAGE_IN_PROGRESS;
     } else if (status == SELVAGE_SUCCESS) {

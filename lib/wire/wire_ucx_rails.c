@@ -12,13 +12,6 @@
 
 #include "wire/wire_ucx.h"
 
-static bool is_bridge(const char *device)
-{
-    char path[128];
-    snprintf(path, sizeof path, "/sys/class/net/%s/bridge", device);
-    return access(path, F_OK) == 0;
-}
-
 static uint32_t ipv4_of(const struct sockaddr *address)
 {
     struct sockaddr_in in;
@@ -44,7 +37,9 @@ unsigned sv_ucx_list_rails(bool bridges, sv_ucx_rail_t *rails_out)
         return 0;
     for (const struct ifaddrs *it = addresses; it && n < SV_UCX_RAILS_MAX; it = it->ifa_next) {
         const size_t bytes = strlen(it->ifa_name) + 1;
-        if (!leads_elsewhere(it) || bytes > sizeof rails_out->name || is_bridge(it->ifa_name) != bridges)
+        char bridge[128];
+        snprintf(bridge, sizeof bridge, "/sys/class/net/%s/bridge", it->ifa_name);
+        if (!leads_elsewhere(it) || bytes > sizeof rails_out->name || (access(bridge, F_OK) == 0) != bridges)
             continue;
         rails_out[n] = (sv_ucx_rail_t){.host = ipv4_of(it->ifa_addr), .mask = ipv4_of(it->ifa_netmask)};
         memcpy(rails_out[n++].name, it->ifa_name, bytes);

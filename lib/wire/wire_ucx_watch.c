@@ -517,27 +517,22 @@ static bool advance_connection(sv_wire_ucx_t *wire, connection_t *conn, uint64_t
     }
 }
 
-/* This process did not look for so long, in which others may have stood still with it. */
-static void forgive_silence(sv_ucx_watcher_t *watcher, uint64_t late_ns)
-{
-    sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &watcher->watching) {
-        connection_t *conn = SV_CONTAINER_OF(it, connection_t, link);
-        if (awaits_answer(conn))
-            conn->beat_ns += late_ns;
-    }
-}
-
 void sv_ucx_watch_check(sv_wire_ucx_t *wire, uint64_t now_ns)
 {
     sv_ucx_watcher_t *watcher = &wire->watcher;
     if (watcher->nrails == 0 || wire->closing || now_ns < watcher->check_ns)
         return;
-    if (watcher->check_ns != 0 && now_ns - watcher->check_ns > HEARTBEAT_NS)
-        forgive_silence(watcher, now_ns - watcher->check_ns);
+    sv_list_t *it, *safe;
+    if (watcher->check_ns != 0 && now_ns - watcher->check_ns > HEARTBEAT_NS) {
+        /* This process did not look for so long, in which others may have stood still with it. */
+        SV_LIST_FOR_EACH(it, safe, &watcher->watching) {
+            connection_t *conn = SV_CONTAINER_OF(it, connection_t, link);
+            if (awaits_answer(conn))
+                conn->beat_ns += now_ns - watcher->check_ns;
+        }
+    }
     watcher->check_ns = now_ns + CHECK_NS;
     accept_connections(wire, now_ns);
-    sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &watcher->fresh) {
         connection_t *conn = SV_CONTAINER_OF(it, connection_t, link);
         if (!advance_connection(wire, conn, now_ns))

@@ -26,7 +26,7 @@ typedef struct coll_case {
     int n, count, root;
     MPI_Comm comm;
     MPI_Datatype type, types[PEERS_MAX];
-    int counts[PEERS_MAX], displs[PEERS_MAX], bytes[PEERS_MAX];
+    int even[PEERS_MAX], counts[PEERS_MAX], displs[PEERS_MAX], bytes[PEERS_MAX];
     MPI_Aint far[PEERS_MAX];
     void *out, *in;
 } case_t;
@@ -73,30 +73,15 @@ static int call_neighbors(const case_t *c, MPI_Request *request)
     int n = c->count;
     switch (c->call) {
     case NEIGHBOR_ALLGATHER: return CALL(Neighbor_allgather, neighbor_allgather, c->out, n, t, c->in, n, t, c->comm);
-    case NEIGHBOR_ALLGATHERV: {
-        int counts[PEERS_MAX];
-        for (int i = 0; i < PEERS_MAX; i++)
-            counts[i] = n;
-        return CALL(Neighbor_allgatherv, neighbor_allgatherv, c->out, n, t, c->in, counts, c->displs, t, c->comm);
-    }
+    case NEIGHBOR_ALLGATHERV:
+        return CALL(Neighbor_allgatherv, neighbor_allgatherv, c->out, n, t, c->in, c->even, c->displs, t, c->comm);
     case NEIGHBOR_ALLTOALL: return CALL(Neighbor_alltoall, neighbor_alltoall, c->out, n, t, c->in, n, t, c->comm);
-    case NEIGHBOR_ALLTOALLV: {
-        int counts[PEERS_MAX];
-        for (int i = 0; i < PEERS_MAX; i++)
-            counts[i] = n;
-        return CALL(Neighbor_alltoallv, neighbor_alltoallv, c->out, counts, c->displs, t, c->in, counts, c->displs, t,
+    case NEIGHBOR_ALLTOALLV:
+        return CALL(Neighbor_alltoallv, neighbor_alltoallv, c->out, c->even, c->displs, t, c->in, c->even, c->displs, t,
                     c->comm);
-    }
-    case NEIGHBOR_ALLTOALLW: {
-        int counts[PEERS_MAX];
-        MPI_Datatype types[PEERS_MAX];
-        for (int i = 0; i < PEERS_MAX; i++) {
-            counts[i] = n;
-            types[i] = t;
-        }
-        return CALL(Neighbor_alltoallw, neighbor_alltoallw, c->out, counts, c->far, types, c->in, counts, c->far, types,
-                    c->comm);
-    }
+    case NEIGHBOR_ALLTOALLW:
+        return CALL(Neighbor_alltoallw, neighbor_alltoallw, c->out, c->even, c->far, c->types, c->in, c->even, c->far,
+                    c->types, c->comm);
     default: return MPI_ERR_OTHER;
     }
 }
@@ -155,6 +140,7 @@ static void make_blocks(case_t *c)
     int at = 0, room = (int)(span / (extent ? extent : 1)) + 2;
     for (int i = 0; i < PEERS_MAX; i++) {
         bool even = c->call == ALLTOALLV || c->call == ALLTOALLW;
+        c->even[i] = c->count;
         c->counts[i] = even ? c->count : (int)dropin_pick((unsigned)c->count + 1);
         c->displs[i] = at;
         c->bytes[i] = (int)(at * extent);

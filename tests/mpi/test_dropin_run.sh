@@ -81,7 +81,7 @@ program 4 no-collective-calls '^ +0 +1 +MPI_Isend +fast +[2-6][0-9] ' SELVAGE_RE
 grep -Eq '^ +1 +0 +MPI_Sendrecv +fast +[2-6][0-9] ' "$dir/out" || { cat "$dir/out"; echo "FAIL: staged"; failed=1; }
 case $SELVAGE_DEVICE in # a program that has no device yet is not to pay for one
 soft) program 2 first-message-by-request '^ +0 +1 +MPI_Sendrecv +staged ' -u SELVAGE_DEVICE \
-    SELVAGE_DEVICE_PATH="$dir" SELVAGE_REPORT=1 ;;
+    SELVAGE_DEVICE_PATH="$dir" SELVAGE_REPORT=1 DROPIN_ROUTE_LIMIT_S=2 ;;
 esac
 program 4 sends-fill-slots '0 failed' SELVAGE_DROPIN_FAST_BYTES=96
 program 2 sends-fill-slots '0 failed' SELVAGE_DROPIN_FAST=off

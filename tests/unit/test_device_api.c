@@ -110,7 +110,7 @@ static void check_refused(selvage_device_t *dev)
 static void check_memory(selvage_device_t *dev)
 {
     selvage_memory_t memory = SELVAGE_MEMORY_UNKNOWN;
-    char host[2], *there = NULL;
+    char host[2] = {0}, *there = NULL;
     CHECK_REFUSED(selvage_device_memory(NULL, host, 1, &memory), "dev");
     CHECK_REFUSED(selvage_device_memory(dev, host, 0, &memory), "bytes");
     CHECK_REFUSED(selvage_device_memory(dev, host, 1, NULL), "memory_out");

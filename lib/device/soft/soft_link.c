@@ -31,17 +31,6 @@ static uint64_t could_begin(const soft_stream_t *stream, uint64_t enqueued_ns)
     return stream->before_ns > enqueued_ns ? stream->before_ns : enqueued_ns;
 }
 
-/* Returns when the copy is over. The order is relaxed throughout: only time is agreed on here, no data. */
-static uint64_t link_reserve(soft_link_t *link, size_t bytes, uint64_t begin_ns)
-{
-    uint64_t cost_ns = link->latency_ns + (uint64_t)((double)bytes * link->ns_per_byte), finish;
-    uint64_t free_ns = atomic_load_explicit(&link->free_ns, memory_order_relaxed);
-    do
-        finish = (free_ns > begin_ns ? free_ns : begin_ns) + cost_ns;
-    while (!SV_EXCHANGE_WEAK(&link->free_ns, &free_ns, finish, memory_order_relaxed, memory_order_relaxed));
-    return finish;
-}
-
 static void run_copy(soft_stream_t *stream, const soft_op_t *op)
 {
     (void)stream;
@@ -51,8 +40,15 @@ static void run_copy(soft_stream_t *stream, const soft_op_t *op)
 
 static void run_modelled_copy(soft_stream_t *stream, const soft_op_t *op)
 {
+    soft_link_t *link = op->u.copy.link;
+    uint64_t cost_ns = link->latency_ns + (uint64_t)((double)op->u.copy.bytes * link->ns_per_byte), finish_ns;
     uint64_t begin_ns = could_begin(stream, op->u.copy.enqueued_ns);
-    stream->over_ns = link_reserve(op->u.copy.link, op->u.copy.bytes, begin_ns);
+    /* The link is this copy's until it is over. The order is relaxed: only time is agreed on here, no data. */
+    uint64_t free_ns = atomic_load_explicit(&link->free_ns, memory_order_relaxed);
+    do
+        finish_ns = (free_ns > begin_ns ? free_ns : begin_ns) + cost_ns;
+    while (!SV_EXCHANGE_WEAK(&link->free_ns, &free_ns, finish_ns, memory_order_relaxed, memory_order_relaxed));
+    stream->over_ns = finish_ns;
     run_copy(stream, op);
     sv_clock_sleep_until_ns(stream->over_ns);
 }
