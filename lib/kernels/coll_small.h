@@ -5,7 +5,7 @@
  * and no slice: every lane knows from the launch's argument what to do with its units.
  *
  *   load   own data || counters, credit, words that say of errors        one look into memory, all at once
- *   put    data and entry to all ranks                                    one way over the link
+ *   put    entry and data to all ranks                                    one way over the link
  *   take   the data of all ranks, in their order; combine; store
  *   hear   everybody's entry; verify the digests; give back the slots, keep the counters
  *
@@ -301,8 +301,7 @@ SV_DEV_FN void sv_coll_small_sign(const sv_coll_small_t &q, const sv_coll_small_
     }
 }
 
-/* To all ranks that are to have something, the next rank first, and the entry to all. All lanes. Digests come after the
-   data of all. Entries come after it, too: lanes that have gone apart do not store a long line as one. */
+/* To all ranks that are to have something, the next rank first. All lanes. Digests come after the data of all. */
 template <typename PROTO> SV_DEV_FN void sv_coll_small_put(const sv_coll_small_t &q)
 {
     SV_DEV_SHARED sv_coll_small_sums_t sums;
@@ -324,7 +323,6 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_put(const sv_coll_small_t
         if (q.c.at.tid % SV_DEV_WAVE == 0)
             sums[each ? k - 1 : 0][q.c.at.tid / SV_DEV_WAVE] = sum;
     }
-    sv_coll_small_send_entry(q.c, arg);
     if (!signs || !sends)
         return;
     sv_dev_block_sync();
@@ -508,6 +506,7 @@ SV_DEV_FN void sv_coll_small_leave(const sv_coll_at_t &c, const sv_coll_small_ar
 template <typename PROTO> SV_DEV_FN void sv_coll_small_work(const sv_coll_small_t &q)
 {
     sv_coll_small_run<PROTO> run = {q, 0};
+    sv_coll_small_send_entry(q.c, q.arg);
     sv_coll_small_put<PROTO>(q);
     if (q.arg.work.op == 0)
         run.taken = sv_coll_small_copy<PROTO>(q);
