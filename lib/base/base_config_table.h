@@ -89,9 +89,9 @@
     X(COLL_PUSH_MIN, coll_push_min, BYTES, "64M", "0..1T", 1,                                                          \
       "direct all-reduces of at least this size that are not in place push, and read nothing from other ranks")        \
     X(COLL_CHECKSUM, coll_checksum, BOOL, "on", "", 1,                                                                 \
-      "collectives verify what they take from other ranks; off: users' memory is reached directly, and is not")        \
+      "collectives verify what they take from other ranks, and choose their ways by what that costs")                  \
     X(COLL_QUICK, coll_quick, BOOL, "on", "", 0,                                                                       \
-      "short collectives that are alone in their launch have kernels of their own")                                    \
+      "short collectives, sends and receives that are alone in their launch have kernels of their own")                \
     X(COLL_WORK_FIFO, coll_work_fifo, CHOICE, "auto", "auto|always", 0,                                                \
       "which pieces of work of collectives go through the FIFO in pinned memory: those of long groups, or all")        \
     X(COLL_TUNE, coll_tune, TEXT, "", "", 1, "file that says which algorithm collectives use at which size")           \

@@ -27,7 +27,7 @@ static bool fill_small_arg(selvage_coll_t *coll, const sv_coll_work_t *work, uin
 static const sv_kernel_t *choose_pair_kernel(selvage_coll_t *coll, const sv_coll_work_t *work)
 {
     const sv_coll_layout_t *layout = &coll->dev.layout;
-    sv_coll_pair_arg_t *arg = &coll->alone;
+    sv_coll_small_pair_arg_t *arg = &coll->alone;
     const uint64_t element_bytes = selvage_type_bytes((selvage_type_t)work->type);
     if (work->root == coll->dev.me || work->peer == coll->dev.me)
         return NULL;
@@ -38,7 +38,7 @@ static const sv_kernel_t *choose_pair_kernel(selvage_coll_t *coll, const sv_coll
     if (arg->in_part_bytes > sv_coll_slot_capacity(layout, work, work->proto) ||
         !fill_small_arg(coll, work, sv_coll_part_bytes(work->count * element_bytes, work->nchannels)))
         return NULL;
-    return work->proto == SV_COLL_LL ? &sv_kernel_coll_pair : &sv_kernel_coll_pair_ll128;
+    return work->proto == SV_COLL_LL ? &sv_kernel_coll_small_pair : &sv_kernel_coll_small_pair_ll128;
 }
 
 const sv_kernel_t *sv_coll_small_kernel(selvage_coll_t *coll, const sv_coll_work_t *work, size_t *arg_bytes_out)
@@ -47,12 +47,12 @@ const sv_kernel_t *sv_coll_small_kernel(selvage_coll_t *coll, const sv_coll_work
                               !(work->flags & SV_COLL_PREMUL) && coll->comm->config.coll_quick;
     if (!may_be_small)
         return NULL;
-    if (work->call == SV_COLL_PAIR) {
-        *arg_bytes_out = sizeof coll->alone;
-        return choose_pair_kernel(coll, work);
-    }
-    *arg_bytes_out = sizeof coll->alone.small;
-    if (!fill_small_arg(coll, work, work->part_bytes))
-        return NULL;
-    return work->proto == SV_COLL_LL ? &sv_kernel_coll_small : &sv_kernel_coll_small_ll128;
+    const sv_kernel_t *kernel = NULL;
+    if (work->call == SV_COLL_PAIR)
+        kernel = choose_pair_kernel(coll, work);
+    else if (fill_small_arg(coll, work, work->part_bytes))
+        kernel = work->proto == SV_COLL_LL ? &sv_kernel_coll_small : &sv_kernel_coll_small_ll128;
+    if (kernel)
+        *arg_bytes_out = work->call == SV_COLL_PAIR ? sizeof coll->alone : sizeof coll->alone.small;
+    return kernel;
 }

@@ -216,18 +216,18 @@ typedef struct sv_coll_small_arg {
 
 /* The argument of a launch of one send and one receive alone, in lines, in one step each; see coll_small_pair.h. Of
    `small` the blocks are what is sent. */
-typedef struct sv_coll_pair_arg {
+typedef struct sv_coll_small_pair_arg {
     sv_coll_small_arg_t small;
     uint64_t in_bytes, in_part_bytes; /* of what is received, and of which so many fall to each channel */
     uint32_t line_at, line_bytes; /* slots of LL, in a connection */
-} sv_coll_pair_arg_t;
+} sv_coll_small_pair_arg_t;
 
 /* Host and device compilers must agree. */
 SV_LAYOUT_ASSERT(sv_coll_work_t, 120);
 SV_LAYOUT_ASSERT(sv_coll_context_t, 360);
 SV_LAYOUT_ASSERT(sv_coll_arg_t, 376 + 120 * SV_COLL_ARG_WORKS);
 SV_LAYOUT_ASSERT(sv_coll_small_arg_t, 504);
-SV_LAYOUT_ASSERT(sv_coll_pair_arg_t, 528);
+SV_LAYOUT_ASSERT(sv_coll_small_pair_arg_t, 528);
 SV_LAYOUT_ASSERT(sv_coll_state_t, 32);
 
 enum { SV_COLL_PART = 512, SV_COLL_UNIT = 16 }; /* bytes of which the parts of channels are multiples, and shards */

@@ -267,7 +267,7 @@ SV_DEV_FN bool sv_coll_direct_is_asked(const sv_coll_at_t &c, bool two, uint32_t
            (two && (work.call == SV_COLL_ALL_REDUCE || (work.call == SV_COLL_REDUCE && r != work.root)));
 }
 
-/* Stretch k: what the rank that comes k + 1 after this one will read. One lane. */
+/* Stretch k: what the rank that comes k + 1 after this one will read. One lane for each. */
 SV_DEV_FN void sv_coll_direct_give(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool two, uint32_t k)
 {
     const uint32_t r = sv_coll_around(c, k + 1);
@@ -280,7 +280,7 @@ SV_DEV_FN void sv_coll_direct_give(const sv_coll_at_t &c, const sv_coll_plan_t &
                         sv_coll_direct_key(c, c.b.me, false, blocks ? r : 0, at.begin));
 }
 
-/* Stretch k: what the rank that comes k + 1 after this one has stored here. One lane. */
+/* Stretch k: what the rank that comes k + 1 after this one has stored here. One lane for each. */
 SV_DEV_FN void sv_coll_direct_poll(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool two, uint32_t k)
 {
     const sv_coll_work_t &work = c.b.work;

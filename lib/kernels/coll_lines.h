@@ -310,10 +310,17 @@ template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t
     if (difference == 0 || !sv_dev_block_broadcast_u32(!sv_coll_has_failed(c), c.at))
         return;
     sv_coll_blame<PROTO>(c);
-    for (unsigned k = 0; k < s.nsrc; k++)
-        peer = s.from[k] == SV_COLL_PLAIN ? peer : s.from[k];
-    if (c.at.tid == 0 && !sv_coll_has_failed(c))
-        sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, 0, difference);
+    if (c.at.tid != 0 || sv_coll_has_failed(c))
+        return;
+    uint64_t said[2] = {0, 0};
+    for (unsigned k = 0; k < s.nsrc; k++) {
+        if (s.from[k] == SV_COLL_PLAIN)
+            continue;
+        sv_coll_unit_take<PROTO>(c, k, units, said);
+        peer = s.from[k];
+    }
+    sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, said[0],
+                    said[0] + difference);
 }
 
 /* Puts the digest after the data: in a unit of its own, and what else belongs to its line. All lanes call. */

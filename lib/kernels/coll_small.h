@@ -38,7 +38,7 @@ typedef struct sv_coll_polled {
 template <typename PROTO> struct sv_coll_poller;
 
 template <> struct sv_coll_poller<sv_coll_ll> {
-    SV_DEV_FN void poll_once(uint64_t slot, uint64_t u, sv_coll_polled_t &polled)
+    SV_DEV_FN void poll_once(const sv_coll_at_t &, uint64_t slot, uint64_t u, sv_coll_polled_t &polled)
     {
         uint64_t low, high;
         sv_coll_line_poll(slot + u * SV_COLL_LINE, &low, &high);
@@ -58,11 +58,14 @@ template <> struct sv_coll_poller<sv_coll_ll> {
     }
 };
 
-/* The eight lanes of a long line look at it in one access, as it was stored, and go on together. */
+/* The eight lanes of a long line look at it in one access, as it was stored, and go on together. The one that looks at
+   the flag may have had something else to do before: if it looked later than the others, it would see a flag that their
+   words do not have yet. */
 template <> struct sv_coll_poller<sv_coll_ll128> {
-    SV_DEV_FN void poll_once(uint64_t slot, uint64_t u, sv_coll_polled_t &polled)
+    SV_DEV_FN void poll_once(const sv_coll_at_t &c, uint64_t slot, uint64_t u, sv_coll_polled_t &polled)
     {
         const uint64_t *at = sv_coll_pointer<const uint64_t>(slot) + 2 * u;
+        sv_dev_eight_sync(c.at);
 #if defined(SV_DEV_SOFT)
         const uint64_t *line = at - 2 * (u % sv_coll_ll128::PAIRS); /* one lane: flag first; partner: put() */
         polled.flag[0] = static_cast<uint32_t>(sv_dev_load_acquire_system_u64(line + sv_coll_ll128::DATA));
@@ -99,7 +102,7 @@ SV_DEV_FN void sv_coll_small_take(const sv_coll_at_t &c, sv_coll_polled_t &polle
             polled.word[0] = polled.word[1] = 0;
             return;
         }
-        sv_coll_poller<PROTO>::poll_once(c.b.slot_in[r], u, polled);
+        sv_coll_poller<PROTO>::poll_once(c, c.b.slot_in[r], u, polled);
     }
 }
 
@@ -337,7 +340,7 @@ SV_DEV_FN void sv_coll_small_poll_once(const sv_coll_small_t &q, uint64_t u, uin
     SV_DEV_UNROLL
     for (uint32_t a = 0; a < SV_COLL_AHEAD; a++)
         if (base + a < q.arg.context.n && sv_coll_small_takes(q.arg, base + a))
-            sv_coll_poller<PROTO>::poll_once(q.c.b.slot_in[base + a], u, polled[a]);
+            sv_coll_poller<PROTO>::poll_once(q.c, q.c.b.slot_in[base + a], u, polled[a]);
 }
 
 /* The words of unit u from rank r, which lie in this rank's memory or have been looked at. */

@@ -17,8 +17,8 @@
 
 /* The channel's part of what is sent, or received; reads nothing. */
 template <typename PROTO>
-SV_DEV_FN sv_coll_small_t sv_coll_pair_part(const sv_coll_at_t &c, const sv_coll_small_arg_t &arg, uint64_t all_bytes,
-                                            uint64_t part_bytes)
+SV_DEV_FN sv_coll_small_t sv_coll_small_pair_part(const sv_coll_at_t &c, const sv_coll_small_arg_t &arg,
+                                                  uint64_t all_bytes, uint64_t part_bytes)
 {
     const uint64_t begin = (c.at.block - arg.work.channel) * part_bytes;
     const uint64_t left = begin < all_bytes ? all_bytes - begin : 0, bytes = left < part_bytes ? left : part_bytes;
@@ -26,19 +26,19 @@ SV_DEV_FN sv_coll_small_t sv_coll_pair_part(const sv_coll_at_t &c, const sv_coll
 }
 
 /* The key of step `step` from member `from` of the arena. */
-SV_DEV_FN uint64_t sv_coll_pair_key(const sv_coll_small_arg_t &arg, uint32_t from, uint64_t step)
+SV_DEV_FN uint64_t sv_coll_small_pair_key(const sv_coll_small_arg_t &arg, uint32_t from, uint64_t step)
 {
     return sv_coll_key_of(arg.work.key, arg.context.member[from], step);
 }
 
 /* The slot of LL in which the line of a step is. */
-SV_DEV_FN uint64_t sv_coll_pair_line_at(const sv_coll_pair_arg_t &arg, uint64_t connection, uint64_t step)
+SV_DEV_FN uint64_t sv_coll_small_pair_line_at(const sv_coll_small_pair_arg_t &arg, uint64_t connection, uint64_t step)
 {
     return connection + arg.line_at + step % SV_COLL_STEPS * arg.line_bytes;
 }
 
 /* What differs from call to call; state[] counts the step of the line as over. All lanes call, before a barrier. */
-SV_DEV_FN void sv_coll_pair_enter(const sv_coll_at_t &c, const sv_coll_pair_arg_t &arg, bool moves)
+SV_DEV_FN void sv_coll_small_pair_enter(const sv_coll_at_t &c, const sv_coll_small_pair_arg_t &arg, bool moves)
 {
     sv_coll_block_t &b = c.b;
     for (unsigned w = c.at.tid; w < sizeof(sv_coll_work_t) / sizeof(uint64_t); w += c.at.nthreads)
@@ -64,38 +64,37 @@ SV_DEV_FN void sv_coll_pair_enter(const sv_coll_at_t &c, const sv_coll_pair_arg_
 }
 
 /* Puts the line that says what is sent, and its digest. One lane. */
-SV_DEV_FN void sv_coll_pair_put_line(const sv_coll_at_t &c, const sv_coll_pair_arg_t &arg)
+SV_DEV_FN void sv_coll_small_pair_put_line(const sv_coll_at_t &c, const sv_coll_small_pair_arg_t &arg)
 {
     const sv_coll_work_t &work = arg.small.work;
     const uint64_t step = c.b.state[work.root].sent - 1;
-    const uint64_t line = sv_coll_pair_line_at(arg, c.b.theirs[work.root], step);
+    const uint64_t line = sv_coll_small_pair_line_at(arg, c.b.theirs[work.root], step);
     const uint64_t word = sv_coll_pair_word(work, work.count);
     const uint32_t flag = static_cast<uint32_t>(step + 1);
     sv_coll_line_put(c, line, word, flag);
     if (work.flags & SV_COLL_DIGEST)
         sv_coll_line_put(c, line + SV_COLL_LINE,
-                         sv_coll_term(8, word, 0, sv_coll_pair_key(arg.small, arg.small.context.me, step)), flag);
+                         sv_coll_term(8, word, 0, sv_coll_small_pair_key(arg.small, arg.small.context.me, step)), flag);
 }
 
 /* Puts the line, the data, and their digests. All lanes. The line is the affair of the last lane, which has no data of
-   a short message. It puts its data first: lanes that have gone apart before do not store a long line as one, and it
-   was seen torn. */
+   a short message. */
 template <typename PROTO>
-SV_DEV_FN void sv_coll_pair_put(const sv_coll_small_t &q, const sv_coll_pair_arg_t &arg)
+SV_DEV_FN void sv_coll_small_pair_put(const sv_coll_small_t &q, const sv_coll_small_pair_arg_t &arg)
 {
     const sv_coll_at_t &c = q.c;
     const sv_coll_work_t &work = arg.small.work;
     const uint32_t to = work.root, me = arg.small.context.me;
     const uint64_t step = c.b.state[to].sent;
     const bool signs = work.flags & SV_COLL_DIGEST;
-    uint64_t sum = 0;
-    if (q.units > 0)
-        sum = sv_coll_small_put_to<PROTO>(q, to, signs ? sv_coll_pair_key(arg.small, me, step) : 0);
     if (c.at.tid == c.at.nthreads - 1)
-        sv_coll_pair_put_line(c, arg);
+        sv_coll_small_pair_put_line(c, arg);
     if (((step - 1) & c.context.ll_clean) == c.context.ll_clean)
         sv_coll_small_clean(&c.b, &c.context, c.at, to, step - 1, signs ? 2 : 1);
-    if (!signs || q.units == 0)
+    if (q.units == 0)
+        return;
+    uint64_t sum = sv_coll_small_put_to<PROTO>(q, to, signs ? sv_coll_small_pair_key(arg.small, me, step) : 0);
+    if (!signs)
         return;
     sum = sv_dev_block_sum_u64(sum, c.at);
     const uint64_t word[2] = {sum, 0};
@@ -104,17 +103,17 @@ SV_DEV_FN void sv_coll_pair_put(const sv_coll_small_t &q, const sv_coll_pair_arg
 }
 
 /* Takes the line, and compares what it says with what is expected. One lane. */
-SV_DEV_FN void sv_coll_pair_take_line(const sv_coll_at_t &c, const sv_coll_pair_arg_t &arg)
+SV_DEV_FN void sv_coll_small_pair_take_line(const sv_coll_at_t &c, const sv_coll_small_pair_arg_t &arg)
 {
     const sv_coll_work_t &work = arg.small.work;
     const uint32_t from = work.peer;
-    const uint64_t step = c.b.state[from].taken - 1, line = sv_coll_pair_line_at(arg, c.b.mine[from], step);
+    const uint64_t step = c.b.state[from].taken - 1, line = sv_coll_small_pair_line_at(arg, c.b.mine[from], step);
     const uint32_t flag = static_cast<uint32_t>(step + 1);
     const uint64_t word = sv_coll_line_take(c, line, flag, SV_COLL_AT_LINE, from);
     const uint64_t wanted = sv_coll_pair_word(work, work.count_in);
     if (work.flags & SV_COLL_DIGEST) {
         const uint64_t said = sv_coll_line_take(c, line + SV_COLL_LINE, flag, SV_COLL_AT_LINE, from);
-        const uint64_t sum = sv_coll_term(8, word, 0, sv_coll_pair_key(arg.small, from, step));
+        const uint64_t sum = sv_coll_term(8, word, 0, sv_coll_small_pair_key(arg.small, from, step));
         if (said != sum && !sv_coll_has_failed(c))
             sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, from, said, sum, false);
     }
@@ -124,27 +123,27 @@ SV_DEV_FN void sv_coll_pair_take_line(const sv_coll_at_t &c, const sv_coll_pair_
 
 /* Takes the line, the data, and their digests, and verifies. All lanes. */
 template <typename PROTO>
-SV_DEV_FN void sv_coll_pair_take(const sv_coll_small_t &q, const sv_coll_pair_arg_t &arg)
+SV_DEV_FN void sv_coll_small_pair_take(const sv_coll_small_t &q, const sv_coll_small_pair_arg_t &arg)
 {
     const sv_coll_at_t &c = q.c;
     const sv_coll_work_t &work = arg.small.work;
     const uint32_t from = work.peer;
     const uint64_t step = c.b.state[from].taken;
     const bool sums = work.flags & SV_COLL_DIGEST;
-    const uint64_t key = sv_coll_pair_key(arg.small, from, step);
+    const uint64_t key = sv_coll_small_pair_key(arg.small, from, step);
     const unsigned taker = c.at.nthreads > 1 ? c.at.nthreads - 2 : 0; /* of the digest: has no data if it is short */
+    if (c.at.tid == c.at.nthreads - 1)
+        sv_coll_small_pair_take_line(c, arg);
     uint64_t taken = 0;
     SV_DEV_ROLLED
     for (uint64_t u = c.at.tid; u < q.units; u += c.at.nthreads) {
         sv_coll_polled_t polled;
-        sv_coll_poller<PROTO>::poll_once(c.b.slot_in[from], u, polled);
+        sv_coll_poller<PROTO>::poll_once(c, c.b.slot_in[from], u, polled);
         sv_coll_small_take<PROTO>(c, polled, from, u);
         sv_coll_small_store<PROTO>(q, work.dst, u, polled.word);
         if (sums)
             taken += sv_coll_small_terms<PROTO>(q, u, polled.word, key);
     }
-    if (c.at.tid == c.at.nthreads - 1)
-        sv_coll_pair_take_line(c, arg);
     if (!sums || q.units == 0)
         return;
     if (c.at.tid == taker) {
@@ -158,7 +157,8 @@ SV_DEV_FN void sv_coll_pair_take(const sv_coll_small_t &q, const sv_coll_pair_ar
 }
 
 /* Gives slots back and keeps the counters. Partner: whoever waits for credit, and the next launch. */
-SV_DEV_FN void sv_coll_pair_leave(const sv_coll_at_t &c, const sv_coll_pair_arg_t &arg, bool sent, bool received)
+SV_DEV_FN void sv_coll_small_pair_leave(const sv_coll_at_t &c, const sv_coll_small_pair_arg_t &arg, bool sent,
+                                        bool received)
 {
     const sv_coll_work_t &work = arg.small.work;
     for (unsigned r = c.at.tid; r < c.context.n; r += c.at.nthreads) {
@@ -178,7 +178,7 @@ SV_DEV_FN void sv_coll_pair_leave(const sv_coll_at_t &c, const sv_coll_pair_arg_
     }
 }
 
-template <typename PROTO> SV_DEV_FN void sv_coll_pair_body(const sv_coll_pair_arg_t &arg, sv_dev_block_t at)
+template <typename PROTO> SV_DEV_FN void sv_coll_small_pair_body(const sv_coll_small_pair_arg_t &arg, sv_dev_block_t at)
 {
     SV_DEV_SHARED sv_coll_block_t block;
     const sv_coll_small_arg_t &small = arg.small;
@@ -187,23 +187,23 @@ template <typename PROTO> SV_DEV_FN void sv_coll_pair_body(const sv_coll_pair_ar
     sv_dev_launch_wait();
     if (at.block < small.work.channel)
         return;
-    sv_coll_small_t out = sv_coll_pair_part<PROTO>(c, small, small.block_bytes, small.part_bytes);
-    const sv_coll_small_t in = sv_coll_pair_part<PROTO>(c, small, arg.in_bytes, arg.in_part_bytes);
+    sv_coll_small_t out = sv_coll_small_pair_part<PROTO>(c, small, small.block_bytes, small.part_bytes);
+    const sv_coll_small_t in = sv_coll_small_pair_part<PROTO>(c, small, arg.in_bytes, arg.in_part_bytes);
     if (small.work.src && at.tid < out.units)
         sv_coll_small_load<PROTO>(out, small.work.src, at.tid, out.first);
-    sv_coll_pair_enter(c, arg, out.units > 0);
+    sv_coll_small_pair_enter(c, arg, out.units > 0);
     sv_dev_block_sync();
     if (block.leaves) {
         if (at.tid == 0)
             (void)sv_coll_is_notified(c);
     } else {
         if (small.work.root != SV_COLL_PLAIN)
-            sv_coll_pair_put<PROTO>(out, arg);
+            sv_coll_small_pair_put<PROTO>(out, arg);
         if (small.work.peer != SV_COLL_PLAIN)
-            sv_coll_pair_take<PROTO>(in, arg);
+            sv_coll_small_pair_take<PROTO>(in, arg);
     }
     sv_dev_block_sync();
-    sv_coll_pair_leave(c, arg, out.units > 0, in.units > 0);
+    sv_coll_small_pair_leave(c, arg, out.units > 0, in.units > 0);
 }
 
 #endif

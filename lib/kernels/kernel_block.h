@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sums over the threads of a block, and what one thread tells all others. All threads of the block call, between the
- * same barriers; each function begins anew in memory of the block that is its own, and ends with a barrier, so that it
- * may be called again at once. On soft a block has one thread, and its value is the sum.
+ * same barriers. What is of the block ends with a barrier, and what is of a wave with a wave's, so that each may be
+ * called again at once. On soft a block has one thread, and its value is the sum.
  */
 #ifndef SV_KERNEL_BLOCK_H
 #define SV_KERNEL_BLOCK_H

@@ -37,10 +37,11 @@ const sv_kernel_t sv_kernel_coll_small = {
     .name = "sv_coll_small", .soft = sv_coll_small_soft, .lanes = SV_COLL_LANES, .early_start = true};
 const sv_kernel_t sv_kernel_coll_small_ll128 = {
     .name = "sv_coll_small_ll128", .soft = sv_coll_small_ll128_soft, .lanes = SV_COLL_LANES, .early_start = true};
-const sv_kernel_t sv_kernel_coll_pair = {
-    .name = "sv_coll_pair", .soft = sv_coll_pair_soft, .lanes = SV_COLL_LANES, .early_start = true};
-const sv_kernel_t sv_kernel_coll_pair_ll128 = {
-    .name = "sv_coll_pair_ll128", .soft = sv_coll_pair_ll128_soft, .lanes = SV_COLL_LANES, .early_start = true};
+const sv_kernel_t sv_kernel_coll_small_pair = {
+    .name = "sv_coll_small_pair", .soft = sv_coll_small_pair_soft, .lanes = SV_COLL_LANES, .early_start = true};
+const sv_kernel_t sv_kernel_coll_small_pair_ll128 = {
+    .name = "sv_coll_small_pair_ll128", .soft = sv_coll_small_pair_ll128_soft, .lanes = SV_COLL_LANES,
+    .early_start = true};
 
 /* A batch of four 16-byte units for each of 256 lanes: with less, blocks only cost their start and their arrival. */
 enum { BLOCK_BYTES = 16384 };

@@ -38,8 +38,9 @@ extern const sv_kernel_t sv_kernel_coll_ll; /* the same, in lines of 16 bytes */
 extern const sv_kernel_t sv_kernel_coll_ll128; /* the same, in long lines */
 extern const sv_kernel_t sv_kernel_coll_small; /* sv_coll_small_arg_t: a short call alone, in lines of 16 bytes */
 extern const sv_kernel_t sv_kernel_coll_small_ll128; /* the same, in long lines */
-extern const sv_kernel_t sv_kernel_coll_pair; /* sv_coll_pair_arg_t: a short send and receive, in lines of 16 bytes */
-extern const sv_kernel_t sv_kernel_coll_pair_ll128; /* the same, in long lines */
+extern const sv_kernel_t sv_kernel_coll_small_pair; /* sv_coll_small_pair_arg_t: a short send and receive, in lines of
+                                                       16 bytes */
+extern const sv_kernel_t sv_kernel_coll_small_pair_ll128; /* the same, in long lines */
 extern const sv_kernel_t sv_kernel_flip;   /* sv_flip_arg_t: damage one byte, for fault injection */
 
 /* Bodies for soft, one call per block; reached through the descriptors above. arg is aligned to 8 bytes. */
@@ -64,8 +65,8 @@ void sv_coll_ll_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_coll_ll128_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_coll_small_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_coll_small_ll128_soft(const void *arg, unsigned block, unsigned nblocks);
-void sv_coll_pair_soft(const void *arg, unsigned block, unsigned nblocks);
-void sv_coll_pair_ll128_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_coll_small_pair_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_coll_small_pair_ll128_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_flip_soft(const void *arg, unsigned block, unsigned nblocks);
 
 /* How many blocks a pass over bytes bytes should have: up to dev->launch_blocks, and each with work for its lanes. */

@@ -46,8 +46,8 @@ KERNEL_IMAGES(delay)
 KERNEL_IMAGES(coll)
 KERNEL_IMAGES(coll_ll)
 KERNEL_IMAGES(coll_ll128)
-KERNEL_IMAGES(coll_pair)
-KERNEL_IMAGES(coll_pair_ll128)
+KERNEL_IMAGES(coll_small_pair)
+KERNEL_IMAGES(coll_small_pair_ll128)
 KERNEL_IMAGES(coll_small)
 KERNEL_IMAGES(coll_small_ll128)
 
@@ -72,8 +72,8 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(coll),
     KERNEL_ROWS(coll_ll),
     KERNEL_ROWS(coll_ll128),
-    KERNEL_ROWS(coll_pair),
-    KERNEL_ROWS(coll_pair_ll128),
+    KERNEL_ROWS(coll_small_pair),
+    KERNEL_ROWS(coll_small_pair_ll128),
     KERNEL_ROWS(coll_small),
     KERNEL_ROWS(coll_small_ll128),
 };
