@@ -16,17 +16,20 @@ typedef struct rule {
     uint64_t max_bytes;
     const char *why;
     bool verified;             /* only where results are verified */
+    bool one_step;             /* and only if it fits into one step of long lines */
 } rule_t;
 
 enum { UNIT_K = 1 << 10, UNIT_M = 1 << 20 };
 #define ANY_SIZE UINT64_MAX
 #define WAY(call, ranks, algo, proto) SV_COLL_##call, ranks, SV_COLL_##algo, SV_COLL_##proto
 #define UPTO(call, ranks, number, unit, algo, proto) \
-    {WAY(call, ranks, algo, proto), (uint64_t)(number) * UNIT_##unit, "up to " #number #unit, false}
-#define VERIFIED_UPTO(call, ranks, number, unit, algo, proto) \
-    {WAY(call, ranks, algo, proto), (uint64_t)(number) * UNIT_##unit, "verified, up to " #number #unit, true}
-#define REST(call, ranks, algo) {WAY(call, ranks, algo, SIMPLE), ANY_SIZE, "larger sizes", false}
-#define VERIFIED_REST(call, ranks, algo) {WAY(call, ranks, algo, SIMPLE), ANY_SIZE, "verified, larger sizes", true}
+    {WAY(call, ranks, algo, proto), (uint64_t)(number) * UNIT_##unit, "up to " #number #unit, false, false}
+#define LONG_LINES_UPTO(call, ranks, number, unit) \
+    {WAY(call, ranks, ONESHOT, LL128), (uint64_t)(number) * UNIT_##unit, "up to " #number #unit, false, true}
+#define VERIFIED_UPTO(call, ranks, number, unit) \
+    {WAY(call, ranks, ONESHOT, LL128), (uint64_t)(number) * UNIT_##unit, "verified, up to " #number #unit, true, true}
+#define REST(call, ranks, algo) {WAY(call, ranks, algo, SIMPLE), ANY_SIZE, "larger sizes", false, false}
+#define VERIFIED_REST(call, ranks, algo) {WAY(call, ranks, algo, SIMPLE), ANY_SIZE, "verified, larger sizes", true, false}
 
 /*
  * The first line that fits is taken: ranks, then size, then whether the way is open (whole lines, direct access). The
@@ -39,12 +42,12 @@ enum { UNIT_K = 1 << 10, UNIT_M = 1 << 20 };
 static const rule_t rules[] = {
     UPTO(ALL_REDUCE, 2, 128, K, ONESHOT, LL),
     UPTO(ALL_REDUCE, 2, 512, K, ONESHOT, LL128),
-    VERIFIED_UPTO(ALL_REDUCE, 2, 1, M, ONESHOT, LL128),
+    VERIFIED_UPTO(ALL_REDUCE, 2, 1, M),
     REST(ALL_REDUCE, 2, DIRECT_ONE),
     REST(ALL_REDUCE, 2, ONESHOT),
     UPTO(ALL_REDUCE, 4, 64, K, ONESHOT, LL),
     UPTO(ALL_REDUCE, 4, 256, K, ONESHOT, LL128),
-    VERIFIED_UPTO(ALL_REDUCE, 4, 512, K, ONESHOT, LL128),
+    VERIFIED_UPTO(ALL_REDUCE, 4, 512, K),
     REST(ALL_REDUCE, 4, DIRECT_TWO),
     REST(ALL_REDUCE, 4, TWOSHOT),
     UPTO(ALL_REDUCE, 16, 16, K, ONESHOT, LL),
@@ -55,22 +58,22 @@ static const rule_t rules[] = {
     UPTO(REDUCE_SCATTER, 4, 256, K, ONESHOT, LL),
     UPTO(REDUCE_SCATTER, 16, 64, K, ONESHOT, LL),
     UPTO(REDUCE_SCATTER, 16, 512, K, ONESHOT, LL128),
-    VERIFIED_UPTO(REDUCE_SCATTER, 4, 2, M, ONESHOT, LL128),
+    VERIFIED_UPTO(REDUCE_SCATTER, 4, 2, M),
     REST(REDUCE_SCATTER, 16, DIRECT_ONE),
     REST(REDUCE_SCATTER, 16, ONESHOT),
 
     UPTO(ALL_GATHER, 4, 256, K, ONESHOT, LL),
     UPTO(ALL_GATHER, 16, 128, K, ONESHOT, LL),
     UPTO(ALL_GATHER, 16, 512, K, ONESHOT, LL128),
-    VERIFIED_UPTO(ALL_GATHER, 2, 2, M, ONESHOT, LL128),
-    VERIFIED_UPTO(ALL_GATHER, 4, 1, M, ONESHOT, LL128),
+    VERIFIED_UPTO(ALL_GATHER, 2, 2, M),
+    VERIFIED_UPTO(ALL_GATHER, 4, 1, M),
     REST(ALL_GATHER, 16, DIRECT_ONE),
     REST(ALL_GATHER, 16, ONESHOT),
 
     UPTO(BROADCAST, 2, 256, K, ONESHOT, LL),
     UPTO(BROADCAST, 16, 64, K, ONESHOT, LL),
     UPTO(BROADCAST, 16, 512, K, ONESHOT, LL128),
-    VERIFIED_UPTO(BROADCAST, 2, 1, M, ONESHOT, LL128),
+    VERIFIED_UPTO(BROADCAST, 2, 1, M),
     REST(BROADCAST, 2, DIRECT_ONE),
     REST(BROADCAST, 2, ONESHOT),
     UPTO(BROADCAST, 16, 4, M, DIRECT_TWO, SIMPLE),
@@ -80,7 +83,7 @@ static const rule_t rules[] = {
 
     UPTO(REDUCE, 16, 64, K, ONESHOT, LL),
     UPTO(REDUCE, 4, 512, K, ONESHOT, LL128),
-    VERIFIED_UPTO(REDUCE, 2, 1, M, ONESHOT, LL128),
+    VERIFIED_UPTO(REDUCE, 2, 1, M),
     UPTO(REDUCE, 16, 256, K, ONESHOT, LL128),
     REST(REDUCE, 2, DIRECT_ONE),
     REST(REDUCE, 2, ONESHOT),
@@ -91,13 +94,13 @@ static const rule_t rules[] = {
     UPTO(ALL_TO_ALL, 4, 256, K, ONESHOT, LL),
     UPTO(ALL_TO_ALL, 16, 128, K, ONESHOT, LL),
     UPTO(ALL_TO_ALL, 16, 512, K, ONESHOT, LL128),
-    VERIFIED_UPTO(ALL_TO_ALL, 4, 2, M, ONESHOT, LL128),
+    VERIFIED_UPTO(ALL_TO_ALL, 4, 2, M),
     REST(ALL_TO_ALL, 16, DIRECT_ONE),
     REST(ALL_TO_ALL, 16, ONESHOT),
 
     UPTO(PAIR, 16, 64, K, ONESHOT, LL),
-    UPTO(PAIR, 2, 1, M, ONESHOT, LL128),
-    UPTO(PAIR, 4, 512, K, ONESHOT, LL128),
+    LONG_LINES_UPTO(PAIR, 2, 1, M),
+    LONG_LINES_UPTO(PAIR, 4, 512, K),
     UPTO(PAIR, 16, 256, K, ONESHOT, LL128),
     REST(PAIR, 16, ONESHOT),
 };
@@ -155,6 +158,22 @@ static bool is_usable(const sv_coll_facts_t *facts, unsigned call, unsigned algo
     return (proto != SV_COLL_LL128 || facts->has_ll128) && is_verified;
 }
 
+/* What one rank sends to, or reads from, each other rank. */
+static uint64_t share_of(const question_t *q, unsigned algo)
+{
+    bool whole = algo == SV_COLL_ONESHOT || algo == SV_COLL_DIRECT_ONE;
+    return whole && !has_blocks(q->call) ? q->bytes : (q->bytes + q->n - 1) / q->n;
+}
+
+/* Whether the part of each channel fits into one step of long lines. Steps that wait for each other are slower than any
+   other way. */
+static bool fits_long_lines(const question_t *q)
+{
+    const sv_coll_work_t verified = {.flags = SV_COLL_DIGEST};
+    return sv_coll_part_bytes(share_of(q, SV_COLL_ONESHOT), q->facts->nchannels) <=
+           sv_coll_slot_capacity(&q->facts->layout, &verified, SV_COLL_LL128);
+}
+
 /* The table's way, of all or of some kind; NULL: none of that kind. */
 static const rule_t *find_rule(const question_t *q, unsigned only)
 {
@@ -163,6 +182,8 @@ static const rule_t *find_rule(const question_t *q, unsigned only)
         if (rule->call != q->call || rule->ranks_max < q->n || !is_usable(q->facts, q->call, rule->algo, rule->proto))
             continue;
         if (rule->verified && !q->facts->config->coll_checksum)
+            continue;
+        if (rule->one_step && !fits_long_lines(q))
             continue;
         if ((only & DIRECT_ONLY && !is_direct_algo(rule->algo)) ||
             (only & SIMPLE_ONLY && rule->proto != SV_COLL_SIMPLE))
@@ -278,13 +299,6 @@ static void force_proto(pick_t *pick, const question_t *q)
         fall_back(pick, "SELVAGE_COLL_PROTO: the algorithm has no such protocol");
     }
     pick->why = pick->fell ? pick->why : "SELVAGE_COLL_PROTO";
-}
-
-/* What one rank sends to, or reads from, each other rank. */
-static uint64_t share_of(const question_t *q, unsigned algo)
-{
-    bool whole = algo == SV_COLL_ONESHOT || algo == SV_COLL_DIRECT_ONE;
-    return whole && !has_blocks(q->call) ? q->bytes : (q->bytes + q->n - 1) / q->n;
 }
 
 static unsigned smaller_count(unsigned a, unsigned b)

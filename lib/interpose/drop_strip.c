@@ -20,8 +20,9 @@
 #include <string.h>
 
 /* ROWS: in each direction, as for fields of which each has messages to several neighbours. A copy of STRIP_BYTES takes
-   a device about as long as the host needs to enqueue the next one, so that longer ones would only begin later. */
-enum { ROWS = 4, STRIP_BYTES = 256 << 10, MESSAGE_MOST = 64 << 10, PARTS_MOST = 256, ASK_MESSAGES = 4,
+   a device about as long as the host needs to enqueue the next one, so that longer ones would only begin later. Of a
+   message longer than MESSAGE_MOST the copy itself takes most of the time, and had better begin in its call. */
+enum { ROWS = 4, STRIP_BYTES = 256 << 10, MESSAGE_MOST = 16 << 10, PARTS_MOST = 256, ASK_MESSAGES = 4,
        HEAD_BYTES = 2048 };
 
 struct sv_drop_strip {

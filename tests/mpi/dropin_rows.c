@@ -286,7 +286,7 @@ static void run_list(const char *what)
     if (strcmp(what, "adjacent") == 0)
         list_adjacent(&list, BYTES);
     else if (strcmp(what, "long") == 0)
-        list_adjacent(&list, 40000);
+        list_adjacent(&list, 15000);
     else if (strcmp(what, "same") == 0)
         list_same(&list);
     else if (strcmp(what, "parts") == 0)

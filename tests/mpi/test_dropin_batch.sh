@@ -86,7 +86,7 @@ rows 36 36 short
 rows 2 - order
 rows 128 128 apart
 rows 128 128 backwards
-# Of 40000 bytes, six of which are one copy.
+# Of 15000 bytes, 17 of which are one copy.
 rows 24 48 long
 # Two allocations are never one copy, though they lie side by side.
 if [ "$SELVAGE_DEVICE" = soft ]; then

@@ -4,6 +4,7 @@
 # The overlap benchmark runs, moves right data, and prints both ratios. On a shared machine times jump, so the targets
 # are printed and not judged. In sequence, exchange / slowest leg would be 2.05 at least and step / longer 2.0, because
 # copies on modelled links take their time whatever the load: a ratio that stays above 1.9 in three tries is a failure.
+# With a sanitizer digests take longer than the links, and only data are judged.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -19,12 +20,14 @@ overlapped() {
     "${PYTHON:-python3}" -c 'import json, sys
 figures = json.load(open(sys.argv[1]))
 assert figures["bad_packets"] == 0 and figures["sequence_ratio"] > 1
-sys.exit(figures[sys.argv[2]] > 1.9)' "$json" "$1"
+sys.exit(figures[sys.argv[2]] > float(sys.argv[3]))' "$json" "$1" "$most"
 }
 
+most=1.9 repeats=3
+[ -z "${SANITIZER:-}" ] || most=inf repeats=1
 missing="exchange_ratio step_ratio"
 for try in 1 2 3; do
-    run 2 "$overlap" --repeats 3 --json "$json" || exit 1
+    run 2 "$overlap" --repeats "$repeats" --json "$json" || exit 1
     still=
     for ratio in $missing; do overlapped "$ratio" || still="$still $ratio"; done
     missing=$still

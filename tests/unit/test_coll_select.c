@@ -35,6 +35,7 @@ static void set_scene(scene_t *s, unsigned n, bool has_ll128)
     s->facts = (sv_coll_facts_t){
         .nranks = n, .nchannels = CHANNELS, .has_ll128 = has_ll128, .shows_stores = true, .config = &s->config};
     s->facts.layout.slot_bytes = SLOT_BYTES;
+    s->facts.layout.long_bytes = 144 * 128;
 }
 
 /* A call of so many bytes in all, of float32 where that divides them. */
@@ -163,6 +164,12 @@ static void check_thresholds(void)
     expect_at(&s, SV_COLL_ALL_REDUCE, 512 << 10, SV_COLL_ONESHOT, SV_COLL_LL128);
     expect_at(&s, SV_COLL_ALL_REDUCE, (512 << 10) + 4, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE);
     expect_at(&s, SV_COLL_BROADCAST, (4 << 20) + 4, SV_COLL_TWOSHOT, SV_COLL_SIMPLE);
+    expect_at(&s, SV_COLL_REDUCE_SCATTER, 2 << 20, SV_COLL_ONESHOT, SV_COLL_LL128);
+    expect_at(&s, SV_COLL_PAIR, 512 << 10, SV_COLL_ONESHOT, SV_COLL_LL128);
+    s.facts.layout.long_bytes = 72 * 128; /* in which 16 KiB take two steps */
+    expect_at(&s, SV_COLL_REDUCE_SCATTER, 2 << 20, SV_COLL_DIRECT_ONE, SV_COLL_SIMPLE);
+    expect_at(&s, SV_COLL_PAIR, 512 << 10, SV_COLL_ONESHOT, SV_COLL_SIMPLE);
+    s.facts.layout.long_bytes = 144 * 128;
     s.config.coll_checksum = false; /* direct ways have nothing to sum then */
     expect_at(&s, SV_COLL_ALL_REDUCE, 256 << 10, SV_COLL_ONESHOT, SV_COLL_LL128);
     expect_at(&s, SV_COLL_ALL_REDUCE, (256 << 10) + 4, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE);
