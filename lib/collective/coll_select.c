@@ -27,9 +27,11 @@ enum { UNIT_K = 1 << 10, UNIT_M = 1 << 20 };
 #define LONG_LINES_UPTO(call, ranks, number, unit) \
     {WAY(call, ranks, ONESHOT, LL128), (uint64_t)(number) * UNIT_##unit, "up to " #number #unit, false, true}
 #define VERIFIED_UPTO(call, ranks, number, unit) \
-    {WAY(call, ranks, ONESHOT, LL128), (uint64_t)(number) * UNIT_##unit, "verified, up to " #number #unit, true, true}
+    {WAY(call, ranks, ONESHOT, LL128), (uint64_t)(number) * UNIT_##unit, "verified, up to " #number #unit, \
+     true, true}
 #define REST(call, ranks, algo) {WAY(call, ranks, algo, SIMPLE), ANY_SIZE, "larger sizes", false, false}
-#define VERIFIED_REST(call, ranks, algo) {WAY(call, ranks, algo, SIMPLE), ANY_SIZE, "verified, larger sizes", true, false}
+#define VERIFIED_REST(call, ranks, algo) \
+    {WAY(call, ranks, algo, SIMPLE), ANY_SIZE, "verified, larger sizes", true, false}
 
 /*
  * The first line that fits is taken: ranks, then size, then whether the way is open (whole lines, direct access). The

@@ -87,7 +87,7 @@ rows 2 - order
 rows 128 128 apart
 rows 128 128 backwards
 # Of 15000 bytes, 17 of which are one copy.
-rows 24 48 long
+rows 10 40 long
 # Two allocations are never one copy, though they lie side by side.
 if [ "$SELVAGE_DEVICE" = soft ]; then
     rows 64 64 borders
