@@ -169,7 +169,7 @@ struct selvage_coll {
     sv_coll_dev_t dev;         /* the host's copy */
     sv_coll_dev_t *dev_device; /* in device memory */
     sv_coll_context_t context; /* of the argument of every launch */
-    sv_coll_small_pair_arg_t alone;  /* that of the last launch of a short call, which is its first member, or pair */
+    sv_coll_small_pair_arg_t alone; /* of the last launch of one message each way, or, its first member, a short call */
     sv_coll_facts_t facts;
     uint32_t sequence;         /* of collective calls */
     uint64_t calls;

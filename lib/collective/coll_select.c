@@ -16,7 +16,7 @@ typedef struct rule {
     uint64_t max_bytes;
     const char *why;
     bool verified;             /* only where results are verified */
-    bool one_step;             /* and only if it fits into one step of long lines */
+    bool one_step;             /* only if it fits into one step of long lines */
 } rule_t;
 
 enum { UNIT_K = 1 << 10, UNIT_M = 1 << 20 };

@@ -126,8 +126,8 @@ SV_DEV_FN sv_coll_stretch_t sv_coll_direct_stretch(const sv_coll_at_t &c, bool w
 {
     const sv_coll_work_t &work = c.b.work;
     const uint64_t all = work.count * sv_coll_type_bytes(work.type);
-    const bool rootless = work.call == SV_COLL_BROADCAST || work.call == SV_COLL_REDUCE; /* root has no shard */
-    const uint32_t after_root = rootless && r > work.root ? 1 : 0;
+    const bool root_has_none = work.call == SV_COLL_BROADCAST || work.call == SV_COLL_REDUCE;
+    const uint32_t after_root = root_has_none && r > work.root ? 1 : 0;
     if (whole)
         return sv_coll_stretch_of(c, 0, all, work.part_bytes);
     const uint64_t from = (r - after_root) * work.shard_bytes;

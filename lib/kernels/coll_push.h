@@ -25,19 +25,6 @@
 #include "kernels/coll_stretches.h"
 #include "kernels/coll_types.h"
 
-/* What this channel does of the call on this rank: which bytes of a block, or of all that is divided into shards. */
-typedef struct sv_coll_stretch {
-    uint64_t begin, bytes;
-} sv_coll_stretch_t;
-
-SV_DEV_FN sv_coll_stretch_t sv_coll_stretch_of(const sv_coll_at_t &c, uint64_t from, uint64_t until, uint64_t part)
-{
-    const uint64_t begin = from + (c.b.channel - c.b.work.channel) * part;
-    if (begin >= until)
-        return sv_coll_stretch_t{0, 0};
-    return sv_coll_stretch_t{begin, until - begin < part ? until - begin : part};
-}
-
 /*
  * Digests of direct calls. Each rank sums what it gives to every other, as it stores it or as it lies there to be read.
  * It also sums what it takes from others, as it reads it or as it was stored here. At the end all tell all what they
@@ -60,25 +47,6 @@ SV_DEV_FN void sv_coll_direct_sum(const sv_coll_at_t &c, uint32_t taken, uint32_
     c.b.pass.digest = sums && result;
     c.b.pass.first_word = 0;
     c.b.given_to = to;
-}
-
-/* Stretch k of a pass that moves nothing: what lies at `from`, or is to lie there, of the rank that comes k + 1 after
-   this one. */
-SV_DEV_FN void sv_coll_set_stretch(const sv_coll_at_t &c, uint32_t k, uint64_t from, const sv_coll_stretch_t &at,
-                                   uint64_t key)
-{
-    sv_coll_pass_t &pass = c.b.pass;
-    pass.src[k] = sv_coll_pointer<const uint8_t>(from + at.begin);
-    pass.bytes_of[k] = at.bytes;
-    pass.key_of[k] = key;
-}
-
-/* The rest of such a pass. One lane. */
-SV_DEV_FN void sv_coll_stretches_pass(const sv_coll_at_t &c, bool taken)
-{
-    c.b.pass.stretches = 1;
-    c.b.pass.nsrc = c.b.n - 1;
-    c.b.pass.taken = taken;
 }
 
 /* One lane. */

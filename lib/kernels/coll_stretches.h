@@ -11,10 +11,42 @@
 #include "kernels/coll_block.h"
 #include "kernels/coll_pass.h"
 
+/* What this channel does of the call on this rank: which bytes of a block, or of all that is divided into shards. */
+typedef struct sv_coll_stretch {
+    uint64_t begin, bytes;
+} sv_coll_stretch_t;
+
+SV_DEV_FN sv_coll_stretch_t sv_coll_stretch_of(const sv_coll_at_t &c, uint64_t from, uint64_t until, uint64_t part)
+{
+    const uint64_t begin = from + (c.b.channel - c.b.work.channel) * part;
+    if (begin >= until)
+        return sv_coll_stretch_t{0, 0};
+    return sv_coll_stretch_t{begin, until - begin < part ? until - begin : part};
+}
+
 /* The rank that comes so many after this one. */
 SV_DEV_FN uint32_t sv_coll_around(const sv_coll_at_t &c, uint32_t steps)
 {
     return c.b.me + steps < c.b.n ? c.b.me + steps : c.b.me + steps - c.b.n;
+}
+
+/* Stretch k of a pass that moves nothing: what lies at `from`, or is to lie there, of the rank that comes k + 1 after
+   this one. */
+SV_DEV_FN void sv_coll_set_stretch(const sv_coll_at_t &c, uint32_t k, uint64_t from, const sv_coll_stretch_t &at,
+                                   uint64_t key)
+{
+    sv_coll_pass_t &pass = c.b.pass;
+    pass.src[k] = sv_coll_pointer<const uint8_t>(from + at.begin);
+    pass.bytes_of[k] = at.bytes;
+    pass.key_of[k] = key;
+}
+
+/* The rest of such a pass. One lane. */
+SV_DEV_FN void sv_coll_stretches_pass(const sv_coll_at_t &c, bool taken)
+{
+    c.b.pass.stretches = 1;
+    c.b.pass.nsrc = c.b.n - 1;
+    c.b.pass.taken = taken;
 }
 
 /* The terms of what lane `lane` of nlanes has of a stretch. A function of its own, whose registers are free again. */
