@@ -58,13 +58,16 @@ enum {
     SV_DIGEST_FINISH = 3,   /* mask of the above */
     SV_DIGEST_NONE = 4,     /* flag: no digest is computed (and 0 is written, and none is expected) */
     SV_DIGEST_ONLY = 32,    /* flag: await goes from await_before to await_value, or stands for another packet */
-    SV_DIGEST_LATE = 64     /* flag: await is of the record alone, and is waited for when the bytes are through */
+    SV_DIGEST_LATE = 64,    /* flag: await is of the record alone, and is waited for when the bytes are through */
+    SV_DIGEST_PRESET = 128, /* flag: result says that all is well already, and is only written if it is not */
+    SV_DIGEST_NEAR = 256    /* flag: dst is memory of the device that runs the kernel */
 };
 
 /*
  * One pass over bytes bytes of src: copies them to dst (unless NULL) and adds their part of the digest. src, dst and
  * record may have any alignment. signal and second, unless NULL, are released (system scope) with their values after
- * everything else, by PREPARE and VERIFY; second only if nothing was wrong.
+ * everything else, by PREPARE and VERIFY; second only if nothing was wrong. PREPARE writes the record to copy, too,
+ * unless that is NULL.
  *
  * With await, nothing but that word is looked at before it is await_value. The launch gives up after await_ns, once
  * stop is signal_value, or with SV_DIGEST_ONLY if the word is something else. It then only releases signal with
@@ -78,6 +81,7 @@ typedef struct sv_digest_arg {
     uint64_t key;
     sv_digest_scratch_t *scratch;
     uint8_t *record;
+    uint8_t *copy;
     sv_verify_result_t *result;
     uint64_t *signal;
     uint64_t signal_value;
@@ -105,6 +109,7 @@ typedef struct sv_digest_job {
     uint64_t key;
     sv_digest_scratch_t *scratch;
     uint8_t *record;
+    uint8_t *copy;
     sv_verify_result_t *result;
     uint64_t *signal;
     uint64_t signal_value;
@@ -371,9 +376,9 @@ typedef struct sv_flip_arg {
 SV_LAYOUT_ASSERT(sv_record_t, 64);
 SV_LAYOUT_ASSERT(sv_verify_result_t, 32);
 SV_LAYOUT_ASSERT(sv_digest_scratch_t, 16);
-SV_LAYOUT_ASSERT(sv_digest_arg_t, 216);
-SV_LAYOUT_ASSERT(sv_digest_job_t, 112);
-SV_LAYOUT_ASSERT(sv_digests_arg_t, 1176);
+SV_LAYOUT_ASSERT(sv_digest_arg_t, 224);
+SV_LAYOUT_ASSERT(sv_digest_job_t, 120);
+SV_LAYOUT_ASSERT(sv_digests_arg_t, 1256);
 SV_LAYOUT_ASSERT(sv_pack_level_t, 16);
 SV_LAYOUT_ASSERT(sv_pack_arg_t, 248);
 SV_LAYOUT_ASSERT(sv_runs_group_t, 24);

@@ -46,7 +46,7 @@ SV_DEV_FN void digest_body(const sv_digest_arg_t &arg, sv_dev_block_t at)
         return;
     }
     finish_block(arg, digest_block(arg.src, arg.dst, arg.bytes, key, !(arg.mode & SV_DIGEST_NONE), at),
-                 arg.dst != nullptr, at);
+                 arg.dst != nullptr && !(arg.mode & SV_DIGEST_NEAR), at);
 }
 
 } // namespace

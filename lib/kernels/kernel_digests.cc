@@ -24,6 +24,7 @@ SV_DEV_FN void digests_body(const sv_digests_arg_t &arg, sv_dev_block_t at)
     one.key = job.key;
     one.scratch = job.scratch;
     one.record = job.record;
+    one.copy = job.copy;
     one.result = job.result;
     one.signal = job.signal;
     one.signal_value = job.signal_value;
@@ -42,7 +43,7 @@ SV_DEV_FN void digests_body(const sv_digests_arg_t &arg, sv_dev_block_t at)
     one.identity.destination = job.destination;
     one.identity.bytes = job.bytes;
     one.identity.salt = one.identity.index + uint64_t{1000} * job.tag;
-    finish_block(one, sum, job.dst != nullptr, own);
+    finish_block(one, sum, job.dst != nullptr && !(job.mode & SV_DIGEST_NEAR), own);
 }
 
 } // namespace

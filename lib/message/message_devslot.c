@@ -16,10 +16,10 @@ static size_t slot_bytes(const sv_message_engine_t *engine)
     return payload_bytes(engine) + ALIGN;
 }
 
-/* Slots, and a word and a record for each put slot. */
+/* Slots, and a line with a word and a record for each put slot, and for each place of a get. */
 static size_t block_bytes(const sv_message_engine_t *engine)
 {
-    return SV_DEVSLOTS * slot_bytes(engine) + SV_SHM_PUT_SLOTS * (size_t)ALIGN;
+    return SV_DEVSLOTS * slot_bytes(engine) + (SV_SHM_PUT_SLOTS + SV_SHM_GETS) * (size_t)ALIGN;
 }
 
 sv_devslot_place_t sv_devslot_place(const sv_message_engine_t *engine, const sv_shm_end_t *end, uint64_t count)
@@ -30,14 +30,23 @@ sv_devslot_place_t sv_devslot_place(const sv_message_engine_t *engine, const sv_
                                 (uint64_t *)(void *)(after_payload + sizeof(sv_record_t))};
 }
 
-/* Lines after the slots. */
-sv_devslot_place_t sv_devslot_of_put(const sv_message_engine_t *engine, const sv_shm_end_t *end, unsigned put_slot)
+static sv_devslot_place_t find_line(const sv_message_engine_t *engine, const sv_shm_end_t *end, unsigned line)
 {
-    uint8_t *at = end->devslot.base + SV_DEVSLOTS * slot_bytes(engine) + put_slot * (size_t)ALIGN;
+    uint8_t *at = end->devslot.base + SV_DEVSLOTS * slot_bytes(engine) + line * (size_t)ALIGN;
     /* Partner: the release in sv_devslot_open(). */
     if (!end->devslot.base || !__atomic_load_n(&end->shm->devslot_open, __ATOMIC_ACQUIRE))
         return (sv_devslot_place_t){0};
     return (sv_devslot_place_t){NULL, (sv_record_t *)(void *)at, (uint64_t *)(void *)(at + sizeof(sv_record_t))};
+}
+
+sv_devslot_place_t sv_devslot_of_put(const sv_message_engine_t *engine, const sv_shm_end_t *end, unsigned put_slot)
+{
+    return find_line(engine, end, put_slot);
+}
+
+sv_devslot_place_t sv_devslot_of_get(const sv_message_engine_t *engine, const sv_shm_end_t *end, unsigned place)
+{
+    return find_line(engine, end, SV_SHM_PUT_SLOTS + place);
 }
 
 /* --- the reader's ------------------------------------------------------------------------------------------------- */
@@ -91,7 +100,7 @@ void sv_devslot_open(sv_message_engine_t *engine, const sv_message_peer_t *peer,
     }
     end->devslot.mapping = mapping;
     end->devslot.base = (uint8_t *)mapping->base + shm->devslot_offset;
-    __atomic_store_n(&shm->devslot_open, 1, __ATOMIC_RELEASE); /* partner: the acquire in sv_devslot_of_put() */
+    __atomic_store_n(&shm->devslot_open, 1, __ATOMIC_RELEASE); /* partner: the acquire in find_line() */
 }
 
 bool sv_devslot_take(const selvage_request_t *send, sv_ctrl_desc_t *desc)

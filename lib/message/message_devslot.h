@@ -40,6 +40,8 @@ void sv_devslot_move(sv_ctrl_desc_t *from, sv_ctrl_desc_t *to);
 
 /* Where the record of a direct copy goes, and the word of a kernel that waits for it. NULLs where there is none. */
 sv_devslot_place_t sv_devslot_of_put(const sv_message_engine_t *engine, const sv_shm_end_t *end, unsigned put_slot);
+/* The same for a get. Its writer says in the RTS whether it uses this. */
+sv_devslot_place_t sv_devslot_of_get(const sv_message_engine_t *engine, const sv_shm_end_t *end, unsigned place);
 sv_devslot_place_t sv_devslot_place(const sv_message_engine_t *engine, const sv_shm_end_t *end, uint64_t count);
 /* The word of a message's slot when the message is there. before is as in a request. */
 static inline uint64_t sv_devslot_value(uint64_t key, uint64_t before)

@@ -238,12 +238,12 @@ struct sv_message_engine {
     sv_message_peer_t *peers[SV_MESSAGE_PEERS];
 };
 
-/* What the digest kernel does for a send. It sums bytes of src, copies them to dst (or NULL), writes the record, and
-   releases word and devslot (or NULL). */
+/* What the digest kernel does for a send. It sums bytes of src, copies them to dst (or NULL), writes the record, also
+   to copy (or NULL), and releases word and devslot (or NULL). */
 typedef struct sv_prepare_job {
     const uint8_t *src;
     uint8_t *dst;
-    sv_record_t *record;
+    sv_record_t *record, *copy;
     uint64_t *word, stamp;
     uint64_t *devslot, devslot_value;
 } sv_prepare_job_t;

@@ -6,7 +6,8 @@
  * is not posted.
  *
  *   sender's host     where[k] = handle, offset; begun[k] = offered; RTS with k and the stamp
- *   sender's device   digest --> record[k], ready[k] = stamp                   (in the receiver's shared segment)
+ *   sender's device   digest --> record[k], ready[k] = stamp   (in the receiver's shared segment, and in its device's
+ *                     memory if there are slots: message_devslot.h)
  *   receiver's host   begun[k] = taken; copies at once if the bytes are final, else once ready[k] is stamp
  *   receiver's device copy, digest, compared with record[k]
  *   receiver's host   STATUS: good; or a CTS with the next attempt, for a put or for pieces (message_rendezvous.c)
@@ -37,16 +38,17 @@
 
 #include "base/base_clock.h"
 #include "base/base_log.h"
+#include "message/message_devslot.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
 #include "message/message_prelaunch.h"
 #include "message/message_protocols.h"
 #include "message/message_put.h"
-#include "message/message_shm.h"
 
 /* In an RTS, after what a claim says: the stamp; and the place k, with these flags. */
 enum {
-    STAMP = 3, PLACE = 4, PLACE_MASK = 0xff, FINAL = 1 << 8, CORRUPT = 1 << 9, BUFFERED = 1 << 10, LENT = 1 << 11
+    STAMP = 3, PLACE = 4, PLACE_MASK = 0xff, FINAL = 1 << 8, CORRUPT = 1 << 9, BUFFERED = 1 << 10, LENT = 1 << 11,
+    NEAR = 1 << 12
 };
 _Static_assert(SV_SHM_GETS == PLACE_MASK + 1, "an RTS can name all places");
 /* So many bytes are read by a copy engine, if the message is one of few. */
@@ -95,6 +97,7 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
     sv_fault_t *fault = &engine->comm->fault;
     sv_message_where_t *where = &end->shm->get_where[k];
     const bool copied = src != send->place.data, final = !send->place.bounce;
+    sv_devslot_place_t near = {0}; /* in the receiver's device memory: kernels that wait look there */
     if (send->place.bounce) {
         SV_TRY(sv_message_export_bounce(engine, send->place.bounce, where));
     } else {
@@ -105,11 +108,15 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
     const uint64_t stamp = ++engine->stamps;
     /* 1. The digest. Bytes that are there already need nobody to say so. */
     if (sv_message_checks(engine) || !final) {
+        near = sv_devslot_of_get(engine, end, k);
         const sv_prepare_job_t job = {.src = src,
                                       .dst = copied ? send->place.data : NULL,
                                       .record = sv_shared_device_address(&end->segment, &end->shm->get_record[k]),
+                                      .copy = near.record,
                                       .word = sv_shared_device_address(&end->segment, &end->shm->get_ready[k]),
-                                      .stamp = stamp};
+                                      .stamp = stamp,
+                                      .devslot = near.word,
+                                      .devslot_value = stamp};
         SV_TRY(sv_message_prepare(send, &job, engine->streams.kernel));
     } else { /* the kernel that verifies wants the record even so; partner: the acquire in sv_get_poll() */
         end->shm->get_record[k] = send->identity;
@@ -123,7 +130,8 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
     __atomic_store_n(&end->shm->get_begun[k], sv_get_word(stamp, SV_GET_OFFERED), __ATOMIC_RELEASE);
     const bool corrupt = fault->armed && sv_fault_packet(fault, (uint32_t)send->number, send->attempt) == SV_FAULT_FLIP;
     rts->value[STAMP] = stamp;
-    rts->value[PLACE] = k | (final ? FINAL : 0u) | (corrupt ? CORRUPT : 0u) | (copied ? BUFFERED : 0u);
+    rts->value[PLACE] = k | (final ? FINAL : 0u) | (corrupt ? CORRUPT : 0u) | (copied ? BUFFERED : 0u) |
+                        (near.word ? NEAR : 0u);
     return SELVAGE_SUCCESS;
 }
 
@@ -343,7 +351,8 @@ static selvage_status_t match_moved(selvage_request_t *recv, const sv_ctrl_heade
         return report_given_up_send(recv);
     recv->get = (sv_request_get_t){.place = k, .stamp = rts->value[STAMP], .buffered = true, .lent = true,
                                    .final = (rts->value[PLACE] & FINAL) != 0,
-                                   .corrupt = (rts->value[PLACE] & CORRUPT) != 0};
+                                   .corrupt = (rts->value[PLACE] & CORRUPT) != 0,
+                                   .near = (rts->value[PLACE] & NEAR) != 0};
     if (!recv->place.on_device)
         (void)take_bounce_quietly(recv->engine, recv->bytes, &recv->get.bounce);
     return SELVAGE_SUCCESS;
@@ -398,7 +407,8 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
                                    .buffered = (rts->value[PLACE] & BUFFERED) != 0,
                                    .lent = (rts->value[PLACE] & LENT) != 0,
                                    .final = (rts->value[PLACE] & FINAL) != 0,
-                                   .corrupt = (rts->value[PLACE] & CORRUPT) != 0};
+                                   .corrupt = (rts->value[PLACE] & CORRUPT) != 0,
+                                   .near = (rts->value[PLACE] & NEAR) != 0};
     return SELVAGE_SUCCESS;
 }
 
@@ -489,15 +499,20 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     const bool awaits = !ready && may_await && engine->open <= SV_MESSAGE_FEW && (by_kernel || get->copied);
     if (!ready && !awaits)
         return SELVAGE_IN_PROGRESS;
+    const sv_devslot_place_t near =
+        get->near && end->devslot.shown ? sv_devslot_of_get(engine, end, get->place) : (sv_devslot_place_t){0};
     sv_verify_job_t job = {.src = by_kernel ? get->src : dst,
                            .dst = by_kernel ? dst : NULL,
-                           .record = sv_shared_device_address(&end->segment, &end->shm->get_record[get->place]),
+                           .record = near.record ? near.record
+                                                 : sv_shared_device_address(&end->segment,
+                                                                            &end->shm->get_record[get->place]),
                            .outcome = get->lent ? sv_shared_device_address(&end->segment,
                                                                            &end->shm->get_done[get->place])
                                                 : NULL,
                            .outcome_value = get->stamp};
     if (awaits) {
-        job.await = sv_shared_device_address(&end->segment, &end->shm->get_ready[get->place]);
+        job.await = near.word ? near.word
+                              : sv_shared_device_address(&end->segment, &end->shm->get_ready[get->place]);
         job.await_value = get->stamp;
         job.late = get->final;
         if (!sv_prelaunch_verify(recv, &job, by_kernel ? NULL : stream))

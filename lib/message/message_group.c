@@ -32,6 +32,7 @@ static void keep_launch(sv_message_group_t *group, selvage_request_t *request, c
                                     .key = arg->key,
                                     .scratch = arg->scratch,
                                     .record = arg->record,
+                                    .copy = arg->copy,
                                     .result = arg->result,
                                     .signal = arg->signal,
                                     .signal_value = arg->signal_value,

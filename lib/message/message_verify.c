@@ -55,6 +55,7 @@ selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_jo
     sv_digest_arg_t arg = {.src = job->src,
                            .dst = job->dst,
                            .record = (uint8_t *)job->record,
+                           .copy = (uint8_t *)job->copy,
                            .signal = job->word,
                            .signal_value = job->stamp,
                            .second = job->devslot,
@@ -67,6 +68,8 @@ selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_
 {
     recv->stamp = recv->engine->stamps + 1;
     recv->engine->stamps += 2;
+    /* The kernel leaves it so if all is well. The launch puts this before the kernel. */
+    recv->line->result = (sv_verify_result_t){.record_ok = 1, .verified = 1};
     sv_digest_arg_t arg = {.src = job->src,
                            .dst = job->dst,
                            .record = (uint8_t *)(uintptr_t)job->record, /* read only */
@@ -81,7 +84,8 @@ selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_
                            .await_ns = job->wait_ns,
                            .away_value = recv->stamp + 1,
                            .stop = &recv->line->stop,
-                           .mode = SV_DIGEST_VERIFY | (job->only ? (unsigned)SV_DIGEST_ONLY : 0u) |
+                           .mode = SV_DIGEST_VERIFY | SV_DIGEST_PRESET | (job->only ? (unsigned)SV_DIGEST_ONLY : 0u) |
+                                   (recv->place.on_device ? (unsigned)SV_DIGEST_NEAR : 0u) |
                                    (job->late ? (unsigned)SV_DIGEST_LATE : 0u)};
     return launch_message_digest(recv, &arg, stream);
 }
