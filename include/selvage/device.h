@@ -157,6 +157,10 @@ void selvage_event_destroy(selvage_device_t *dev, selvage_event_t *event);
 /** @brief Records the event after all that is enqueued on @p stream so far. Returns at once. The last record counts. */
 selvage_status_t selvage_event_record(selvage_device_t *dev, selvage_event_t *event, void *stream);
 
+/** @brief Asks whether what was before the last record is complete; never blocks.
+ * @return SELVAGE_SUCCESS if it is, or if there is no record; SELVAGE_IN_PROGRESS; or the first device error */
+selvage_status_t selvage_event_query(selvage_device_t *dev, selvage_event_t *event);
+
 /** @brief Blocks until what was before the last record is complete; not at all if there is none. @return as above */
 selvage_status_t selvage_event_synchronize(selvage_device_t *dev, selvage_event_t *event);
 

@@ -177,6 +177,13 @@ selvage_status_t selvage_event_record(selvage_device_t *dev, selvage_event_t *ev
     return SV_DEVICE_CALL(dev, event_record, event, stream);
 }
 
+selvage_status_t selvage_event_query(selvage_device_t *dev, selvage_event_t *event)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(event, "event: must not be NULL");
+    return SV_DEVICE_CALL(dev, event_query, event);
+}
+
 /* It polls, as devices' own waits do. */
 selvage_status_t selvage_event_synchronize(selvage_device_t *dev, selvage_event_t *event)
 {

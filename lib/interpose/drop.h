@@ -291,6 +291,7 @@ struct sv_drop_call {
     bool may_overlap; /* MPI takes buffers of this call that overlap */
     bool joins; /* one message, whose copy may be one with those of the messages around it */
     bool refused; /* a buffer has host memory and device memory in it: MPI must not get that */
+    uint64_t order; /* of a receive: which event it comes after (drop_order.c); 0: none */
     bool *parts; /* of a partitioned call, one staging buffer with a block for each: those that have landed */
     int64_t begin_ns; /* for the timeline (drop_trace.c), if it is on */
     bool has_peer, fast;

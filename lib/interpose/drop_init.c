@@ -4,6 +4,7 @@
  * device memory, which it now does. Settings are read once, at the first call that needs them, by any thread. Beginning
  * and end belong to the thread that calls MPI_Init and MPI_Finalize.
  */
+#include "interpose/drop_order.h"
 #include "interpose/drop_probe.h"
 #include "interpose/drop_split.h"
 #include "interpose/drop_strip.h"
@@ -120,8 +121,11 @@ static void end_program(void)
     sv_drop_trace_end();
     sv_drop_types_end();
     sv_drop_strips_end();
-    if (left == 0 && splits == 0 && sv_drop_settle_end()) /* MPI may still use pinned memory, or a kernel the device */
+    /* MPI may still use pinned memory, or a kernel the device. */
+    if (left == 0 && splits == 0 && sv_drop_settle_end()) {
+        sv_drop_orders_end();
         sv_drop_device_close();
+    }
 }
 
 static int self_is_deleted(MPI_Comm self, int key, void *value, void *extra)

@@ -4,6 +4,7 @@
  * needs those. The program may free its types as soon as its call returns, and a call that does not block lands later.
  * Any thread, but a call is one thread's. Everything is given back by sv_drop_call_end().
  */
+#include "interpose/drop_order.h"
 #include "interpose/drop_plan.h"
 #include "interpose/drop_strip.h"
 
@@ -42,6 +43,7 @@ void sv_drop_call_end(sv_drop_call_t *call)
 {
     sv_drop_trace_call(call);
     sv_drop_call_leave_strip(call);
+    sv_drop_order_end(call);
     free(call->parts);
     call->parts = NULL;
     for (int i = 0; i < call->nbuffers; i++) {

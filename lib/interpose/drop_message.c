@@ -6,6 +6,7 @@
  *
  * Any thread. A call owns its staging memory; a request takes that over.
  */
+#include "interpose/drop_order.h"
 #include "interpose/drop_probe.h"
 
 typedef int (*send_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
@@ -245,14 +246,17 @@ sv_drop_buffer_t *sv_drop_recv_unpacking(sv_drop_call_t *call, const sv_drop_fas
                : NULL;
 }
 
-static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const place_t *given, MPI_Comm comm, int source)
+/* defers: the call returns before the bytes come. So the program's work is waited for only when they do. */
+static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const place_t *given, MPI_Comm comm, int source,
+                          bool defers)
 {
     sv_drop_buffer_t *buffer =
         sv_drop_recv_buffer(call, fast, given->buf, given->count, given->type, comm, source,
                             sv_drop_is_host_typed(given->buf, given->count, given->type));
     if (!buffer)
         return (place_t){given->buf, given->count, given->type, false, fast->monitored};
-    sv_drop_stage(call);
+    if (!defers || !sv_drop_order_begin(call))
+        sv_drop_stage(call);
     return (place_t){sv_drop_address(buffer), buffer->count, buffer->type, true, fast->monitored};
 }
 
@@ -284,7 +288,7 @@ static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from
     int code = MPI_SUCCESS;
     bool received = true; /* else a probe has taken the message */
     if (from.peer != MPI_PROC_NULL)
-        at = place_recv(&call, &fast, &at, from.comm, from.peer);
+        at = place_recv(&call, &fast, &at, from.comm, from.peer, false);
     /* It blocks in MPI where nothing prevents that. */
     if (from.peer == MPI_PROC_NULL ||
         (!sv_drop_fast_guards() && !sv_drop_has_taken() && !sv_drop_is_busy() && !sv_drop_fast_drives()))
@@ -360,7 +364,7 @@ static int receive_nonblocking(const char *name, irecv_t irecv, bool keeps, plac
     int code = MPI_SUCCESS;
     if (from.peer == MPI_PROC_NULL)
         return irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, request);
-    at = place_recv(&call, &fast, &at, from.comm, from.peer);
+    at = place_recv(&call, &fast, &at, from.comm, from.peer, !keeps);
     const bool remembers = keeps && sv_drop_fast_wanted; /* see drop_probe.c */
     if (remembers && !fast.monitored)
         sv_drop_fast_remember(&fast, given.buf, given.count, given.type, from.comm);
@@ -411,7 +415,7 @@ SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Messa
     place_t at = {buf, count, type, false, false};
     MPI_Comm comm = sv_drop_has_taken() && sv_drop_taken_claim(*message, &fast) ? fast.comm : MPI_COMM_WORLD;
     if (*message != MPI_MESSAGE_NO_PROC)
-        at = place_recv(&call, &fast, &at, comm, MPI_ANY_SOURCE);
+        at = place_recv(&call, &fast, &at, comm, MPI_ANY_SOURCE, true);
     if (!at.stages && !at.watches && !fast.renames)
         return PMPI_Imrecv(buf, count, type, message, request);
     int code = PMPI_Imrecv(at.buf, at.count, at.type, message, &inner);

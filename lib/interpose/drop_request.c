@@ -16,6 +16,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for recursive mutexes */
 #endif
+#include "interpose/drop_order.h"
 #include "interpose/drop_table.h"
 
 #include <sched.h>
@@ -324,6 +325,8 @@ static bool op_ended(sv_drop_op_t *op)
 {
     int done = 0;
     bool arrived;
+    if (!sv_drop_order_is_over(&op->call)) /* nothing of it may land, but MPI goes on meanwhile */
+        return PMPI_Request_get_status(op->inner, &done, MPI_STATUS_IGNORE), false;
     if (op->orphan)
         arrived = orphan_ended(op);
     else if (!op->keeps)

@@ -3,6 +3,7 @@
 #
 # Sends that the drop-in batches: their order among all others, before calls of each kind, and how they end. Messages
 # that lie side by side in device memory: how many copies they take, and that each brings its own bytes and no others.
+# Receives beside the program's work.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -58,6 +59,21 @@ assert (0, 64 * 520) in copies, copies
 landed = [n for pid, n in copies if pid == 1 and n % 520 == 0]
 assert sum(landed) == 64 * 520 and len(landed) <= 8, copies
 END
+# Receives come after work that still reads the memory, and do not wait for it in their calls.
+order() { # WHAT [VARIABLE=VALUE...]
+    local what=$1 status=0
+    shift
+    env "$@" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_order" "$what" \
+        >"$dir/out" 2>&1 || status=$?
+    case $status in 0|77) ;; *) cat "$dir/out"; echo "FAIL: dropin_order $what $*"; failed=1 ;; esac
+}
+order reads
+order reads SELVAGE_DROPIN_POOL_BYTES=0 # nothing is pinned
+order reads SELVAGE_JOB=test SELVAGE_DROPIN_FAST_BYTES=1024
+order reads SELVAGE_JOB=test SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=1024
+order reads SELVAGE_DROPIN_SYNC=device
+order many
+order returns
 # rows DOWN UP WHAT [VARIABLE=VALUE...]: so many copies from device memory and at most so many to it, besides the two
 # of each that each rank makes at its beginning; - for any number
 rows() {

@@ -165,19 +165,24 @@ static void check_events(selvage_device_t *dev)
     CHECK_REFUSED(selvage_event_create(dev, NULL), "event_out");
     CHECK_REFUSED(selvage_event_record(dev, NULL, NULL), "event");
     CHECK_REFUSED(selvage_event_synchronize(dev, NULL), "event");
+    CHECK_REFUSED(selvage_event_query(dev, NULL), "event");
     CHECK_STATUS(selvage_event_create(dev, &event), SELVAGE_SUCCESS);
     CHECK_REFUSED(selvage_event_record(NULL, event, NULL), "dev");
     CHECK_REFUSED(selvage_event_synchronize(NULL, event), "dev");
+    CHECK_REFUSED(selvage_event_query(NULL, event), "dev");
     CHECK_STATUS(selvage_event_synchronize(dev, event), SELVAGE_SUCCESS); /* it was never recorded */
+    CHECK_STATUS(selvage_event_query(dev, event), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_device_malloc(dev, 1, (void **)&byte), SELVAGE_SUCCESS);
     *byte = 0;
     CHECK_STATUS(selvage_stream_create(dev, &stream), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_device_delay_us(dev, 3000, stream), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_device_fill(dev, byte, 5, 1, stream), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_event_record(dev, event, stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_event_query(dev, event), SELVAGE_IN_PROGRESS);
     CHECK_STATUS(selvage_device_launch_soft(dev, wait_for_host, &nothing, 1, 1, stream), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_event_synchronize(dev, event), SELVAGE_SUCCESS);
     CHECK_EQ(*byte, 5);
+    CHECK_STATUS(selvage_event_query(dev, event), SELVAGE_SUCCESS);
     atomic_store(&goes_on, true);
     CHECK_STATUS(selvage_stream_synchronize(dev, stream), SELVAGE_SUCCESS);
     selvage_event_destroy(dev, NULL);

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is received comes after the program's work that may still read the memory (drop_order.c). */
+#ifndef SV_DROP_ORDER_H
+#define SV_DROP_ORDER_H
+
+#include "interpose/drop.h"
+
+/* Notes where the program's default stream has come to, for a call that only receives, and returns at once. False: the
+   call is to be staged as others are, by sv_drop_stage(). */
+bool sv_drop_order_begin(sv_drop_call_t *call);
+/* Whether the stream has come so far, so that what was received may land; true for a call that has noted nothing. */
+bool sv_drop_order_is_over(const sv_drop_call_t *call);
+/* Gives back what the call has; partner: sv_drop_order_begin(). */
+void sv_drop_order_end(sv_drop_call_t *call);
+/* Before the devices are closed. */
+void sv_drop_orders_end(void);
+
+#endif
