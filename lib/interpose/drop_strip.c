@@ -17,15 +17,16 @@
 
 #include "interpose/drop_pool.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ROWS: in each direction, as for fields of which each has messages to several neighbours. A copy of STRIP_BYTES takes
    a device about as long as the host needs to enqueue the next one, so that longer ones would only begin later. Of a
    message longer than MESSAGE_MOST the copy itself takes most of the time, and had better begin in its call. */
-enum { ROWS = 4, STRIP_BYTES = 256 << 10, MESSAGE_MOST = 16 << 10, PARTS_MOST = 256, ASK_MESSAGES = 4,
-       HEAD_BYTES = 2048 };
+enum { ROWS = 4, STRIP_BYTES = 256 << 10, MESSAGE_MOST = 16 << 10, PARTS_MOST = 256, ASK_MESSAGES = 4 };
 
 struct sv_drop_strip {
+    struct sv_drop_strip *next;    /* among those that nobody uses */
     _Atomic int users;
     selvage_device_t *device;
     char *user, *host;             /* where it begins, in device memory and in staging memory */
@@ -37,7 +38,6 @@ struct sv_drop_strip {
     int parts;
     uint32_t part[PARTS_MOST];     /* where each message begins */
 };
-_Static_assert(sizeof(struct sv_drop_strip) <= HEAD_BYTES, "it stands before its staging memory");
 
 /* Messages that continue each other. end NULL: there are none. */
 typedef struct row {
@@ -53,6 +53,34 @@ static struct {
     _Atomic bool off;   /* the device does not copy across messages */
 } strips = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* Strips without staging memory, for later. Of short messages many strips have one each, so that what says where its
+   parts are must not be pinned. The lock is taken inside that of the rows. */
+static struct {
+    pthread_mutex_t lock;
+    sv_drop_strip_t *first;
+} unused = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Partner: give_strip(). */
+static sv_drop_strip_t *take_strip(void)
+{
+    pthread_mutex_lock(&unused.lock);
+    sv_drop_strip_t *strip = unused.first;
+    if (strip)
+        unused.first = strip->next;
+    pthread_mutex_unlock(&unused.lock);
+    if (!strip && !(strip = calloc(1, sizeof *strip)))
+        sv_drop_fatal("no memory", "for messages that lie side by side");
+    return strip;
+}
+
+static void give_strip(sv_drop_strip_t *strip)
+{
+    pthread_mutex_lock(&unused.lock);
+    strip->next = unused.first;
+    unused.first = strip;
+    pthread_mutex_unlock(&unused.lock);
+}
+
 sv_drop_strip_t *sv_drop_strip_share(sv_drop_strip_t *strip)
 {
     if (strip)
@@ -63,8 +91,10 @@ sv_drop_strip_t *sv_drop_strip_share(sv_drop_strip_t *strip)
 void sv_drop_strip_release(sv_drop_strip_t *strip)
 {
     /* Each release and the acquire of the last are partners: whoever frees it comes after all users. */
-    if (strip && atomic_fetch_sub_explicit(&strip->users, 1, memory_order_acq_rel) == 1)
-        sv_drop_unstage(strip);
+    if (strip && atomic_fetch_sub_explicit(&strip->users, 1, memory_order_acq_rel) == 1) {
+        sv_drop_unstage(strip->host);
+        give_strip(strip);
+    }
 }
 
 /* --- rows; the caller has the lock -------------------------------------------------------------------------------- */
@@ -76,7 +106,7 @@ static void close_row(row_t *row)
     if (!strip)
         return;
     atomic_fetch_sub_explicit(&strips.open, 1, memory_order_relaxed);
-    sv_drop_staging_trim(strip, HEAD_BYTES + strip->bytes);
+    sv_drop_staging_trim(strip->host, strip->bytes);
     sv_drop_strip_release(strip);
 }
 
@@ -130,14 +160,15 @@ static char *take_from_strip(sv_drop_strip_t *strip, size_t bytes)
 /* A strip that begins there. NULL: there is no pinned memory for it. */
 static sv_drop_strip_t *open_strip(selvage_device_t *dev, char *user, size_t bytes)
 {
-    sv_drop_strip_t *strip = sv_drop_staging_on(dev, HEAD_BYTES + STRIP_BYTES);
-    if (sv_drop_is_plain(strip)) {
-        sv_drop_unstage(strip);
+    char *host = sv_drop_staging_on(dev, STRIP_BYTES);
+    if (sv_drop_is_plain(host)) {
+        sv_drop_unstage(host);
         return NULL;
     }
+    sv_drop_strip_t *strip = take_strip();
     strip->device = dev;
     strip->user = user;
-    strip->host = (char *)strip + HEAD_BYTES;
+    strip->host = host;
     strip->bytes = strip->known = 0;
     strip->ahead = ASK_MESSAGES * bytes;
     strip->ends = false;
@@ -205,6 +236,8 @@ void sv_drop_strips_end(void)
 {
     break_rows(true);
     break_rows(false);
+    while (unused.first)
+        free(take_strip());
 }
 
 bool sv_drop_strip_knows(const void *ptr)
