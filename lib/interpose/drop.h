@@ -44,7 +44,7 @@ typedef struct sv_drop_settings {
     bool report, progress_thread, soft; /* soft: that device is asked for */
     bool checks;                     /* what goes by the fast route is verified */
     int64_t fast_bytes; /* messages of at least so many take the fast route */
-    int64_t row_bytes;  /* the same in a long row of sends, where a message costs less by it */
+    int64_t row_bytes;  /* the same in a long row of sends, where a message costs less by it, and of one that waits */
     int64_t shared_bytes; /* the same of a message by itself, where other processes use the GPU */
     int64_t slot_bytes; /* of a slot of the route's; 0: as suits the node */
     char job[64]; /* what selvage-run calls this job; "" without it */
@@ -469,9 +469,7 @@ void sv_drop_request_own(MPI_Request request, void *first, void *second);
 /* MPI_Start of a persistent send: true if it goes by the route, and MPI's own request stays inactive. Not with the
    lock. */
 bool sv_drop_send_start(sv_drop_op_t *op);
-/* MPI_Isend and MPI_Irecv as parts of the call of that name (drop_message.c). */
-int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-                  MPI_Request *request);
+/* MPI_Irecv as a part of the call of that name (drop_message.c). */
 int sv_drop_irecv(const char *name, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                   MPI_Request *request);
 /* The buffer of a receive, which is watched if an announcement may come. NULL: it is received as it is. host: the

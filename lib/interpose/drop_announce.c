@@ -170,24 +170,25 @@ bool sv_drop_fast_may_take(int64_t count, MPI_Datatype type)
     return is_long_enough(count, type, sv_drop_settings()->row_bytes);
 }
 
-/* Whether the route is faster than two copies. In a row of sends it is from a shorter message on. On a GPU that is
-   shared it is from a longer one, because both its kernels wait for the turn of their process and copies do not. */
-static bool is_sooner(int64_t count, MPI_Datatype type, bool in_row)
+/* Whether the route is faster than two copies. On a GPU that is shared it is from a longer message on, because both its
+   kernels wait for the turn of their process and copies do not. */
+static bool is_sooner(int64_t count, MPI_Datatype type, sv_drop_manner_t manner)
 {
     const sv_drop_settings_t *settings = sv_drop_settings();
+    const int64_t shared_bytes = manner == SV_DROP_IN_ROW ? settings->fast_bytes : settings->shared_bytes;
     int shared = 0;
-    if (!is_long_enough(count, type, in_row ? settings->row_bytes : settings->fast_bytes))
+    if (!is_long_enough(count, type, manner == SV_DROP_ALONE ? settings->fast_bytes : settings->row_bytes))
         return false;
-    if (is_long_enough(count, type, in_row ? settings->fast_bytes : settings->shared_bytes) || !sv_drop_device())
+    if (is_long_enough(count, type, shared_bytes) || !sv_drop_device())
         return true;
     return selvage_device_is_shared(sv_drop_device(), &shared) != SELVAGE_SUCCESS || !shared;
 }
 
 /* A send that MPI would refuse is not announced, because a slot that has been filled cannot be taken back. */
-bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)
+bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, sv_drop_manner_t manner)
 {
     int to;
-    if (!is_sooner(count, type, sv_drop_batch_is_row()))
+    if (!is_sooner(count, type, sv_drop_batch_is_row() ? SV_DROP_IN_ROW : manner))
         return false;
     sv_drop_wireup(comm, dest);
     if (!sv_drop_fast_is_open() || tag < 0 || tag > sv_drop_route.tag_most ||

@@ -12,6 +12,10 @@
    announced. */
 enum { SV_DROP_ANNOUNCE_BYTES = 251 };
 
+/* How a send is made, which says from what length on the route is faster: by a call that returns at once; by one that
+   waits for its end; in a long row of sends. */
+typedef enum sv_drop_manner { SV_DROP_ALONE, SV_DROP_WAITED, SV_DROP_IN_ROW } sv_drop_manner_t;
+
 /* This job may use it: constant after MPI_Init. And: it is open now, on this rank; with ON, on all. And: collective
    calls need not ask any more. */
 extern bool sv_drop_fast_wanted;
@@ -47,11 +51,11 @@ void sv_drop_fast_answer(void);
    route between the two, in time. Not with the lock (drop_wireup.c). */
 void sv_drop_wireup(MPI_Comm comm, int peer);
 
-/* Whether so much takes the route, or may take it in a long row of sends; whether a message of it may be sent by it
-   now; and whether receives of it are watched. */
+/* Whether so much takes the route, or may take it in a long row of sends or by a call that waits; whether a message of
+   it may be sent by it now; and whether receives of it are watched. */
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
 bool sv_drop_fast_may_take(int64_t count, MPI_Datatype type);
-bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
+bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, sv_drop_manner_t manner);
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device);
 /* Whether a receive of so little is given room for an announcement, since its sender waits for what hears it, or since
    it gets what a probe has taken. state may be NULL. */
@@ -89,5 +93,9 @@ bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source);
 /* Puts into the status how much came, and from where. */
 void sv_drop_fast_set_status(const sv_drop_fast_t *state, MPI_Status *status);
 void sv_drop_fast_release(sv_drop_fast_t *state);
+
+/* MPI_Isend as a part of the call of that name (drop_message.c). */
+int sv_drop_isend(const char *name, sv_drop_manner_t manner, const void *buf, int count, MPI_Datatype type, int dest,
+                  int tag, MPI_Comm comm, MPI_Request *request);
 
 #endif

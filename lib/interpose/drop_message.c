@@ -38,11 +38,11 @@ static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Dataty
 /* Sends by the fast route; false: the message is to be staged. Buffered sends are staged because they are complete at
    once. Synchronous sends are staged because they are complete when a receive has begun, and a probe that reads the
    announcement is no receive. */
-static bool isend_fast(const kind_t *kind, const char *name, const void *buf, int count, MPI_Datatype type,
-                       envelope_t to, MPI_Request *request, int *code_out)
+static bool isend_fast(const kind_t *kind, const char *name, sv_drop_manner_t manner, const void *buf, int count,
+                       MPI_Datatype type, envelope_t to, MPI_Request *request, int *code_out)
 {
     if (kind->isend == PMPI_Ibsend || kind->isend == PMPI_Issend ||
-        !sv_drop_fast_may_send(count, type, to.peer, to.tag, to.comm))
+        !sv_drop_fast_may_send(count, type, to.peer, to.tag, to.comm, manner))
         return false;
     MPI_Count bytes = 0;
     sv_drop_call_t call = {.name = name, .has_peer = true, .peer = to.peer, .tag = to.tag, .fast = true,
@@ -81,7 +81,7 @@ static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datat
     int code;
     sv_drop_flush();
     double begin = PMPI_Wtime();
-    if (isend_fast(kind, kind->name, buf, count, type, to, &request, &code)) {
+    if (isend_fast(kind, kind->name, SV_DROP_WAITED, buf, count, type, to, &request, &code)) {
         code = code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
         if (code == MPI_SUCCESS)
             sv_drop_count(kind->name, "fast", to.comm, to.peer, type, count, PMPI_Wtime() - begin);
@@ -98,15 +98,15 @@ static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datat
     return code;
 }
 
-static int isend_device(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to,
-                        MPI_Request *request)
+static int isend_device(const kind_t *kind, sv_drop_manner_t manner, const void *buf, int count, MPI_Datatype type,
+                        envelope_t to, MPI_Request *request)
 {
     sv_drop_call_t call = {.name = kind->iname, .has_peer = true, .peer = to.peer, .tag = to.tag};
     MPI_Request inner = MPI_REQUEST_NULL;
     int code;
     call.joins = kind->isend == PMPI_Isend || kind->isend == PMPI_Irsend;
     sv_drop_batch_note_send();
-    if (isend_fast(kind, kind->iname, buf, count, type, to, request, &code)) {
+    if (isend_fast(kind, kind->iname, manner, buf, count, type, to, request, &code)) {
         if (code == MPI_SUCCESS)
             sv_drop_count(kind->iname, "fast", to.comm, to.peer, type, count, 0);
         return code;
@@ -166,7 +166,7 @@ static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_
                                    MPI_Request *request)                                                               \
     {                                                                                                                  \
         if (!sv_drop_is_host_typed(buf, count, type))                                                                  \
-            return isend_device(&kind_##NAME, buf, count, type, (envelope_t){dest, tag, comm}, request);               \
+            return isend_device(&kind_##NAME, SV_DROP_ALONE, buf, count, type, (envelope_t){dest, tag, comm}, request);\
         sv_drop_flush();                                                                                               \
         return PMPI_##INAME(buf, count, type, dest, tag, comm, request);                                               \
     }                                                                                                                  \
@@ -189,22 +189,22 @@ bool sv_drop_send_start(sv_drop_op_t *op)
 {
     const sv_drop_fast_t *fast = &op->fast;
     kind_t kind = op->isend == PMPI_Irsend ? kind_Rsend : kind_Send;
-    if (!op->isend || !sv_drop_fast_may_send(fast->count, fast->type, op->source, op->tag, fast->comm))
+    if (!op->isend || !sv_drop_fast_may_send(fast->count, fast->type, op->source, op->tag, fast->comm, SV_DROP_ALONE))
         return false;
     kind.iname = "MPI_Start";
-    const int code = isend_device(&kind, fast->buf, (int)fast->count, fast->type,
+    const int code = isend_device(&kind, SV_DROP_ALONE, fast->buf, (int)fast->count, fast->type,
                                   (envelope_t){op->source, op->tag, fast->comm}, &op->instead);
     sv_drop_given_begin(op, code);
     return true;
 }
 
-int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-                  MPI_Request *request)
+int sv_drop_isend(const char *name, sv_drop_manner_t manner, const void *buf, int count, MPI_Datatype type, int dest,
+                  int tag, MPI_Comm comm, MPI_Request *request)
 {
     kind_t kind = kind_Send;
     kind.iname = name;
     if (!sv_drop_is_host_typed(buf, count, type))
-        return isend_device(&kind, buf, count, type, (envelope_t){dest, tag, comm}, request);
+        return isend_device(&kind, manner, buf, count, type, (envelope_t){dest, tag, comm}, request);
     sv_drop_flush();
     return PMPI_Isend(buf, count, type, dest, tag, comm, request);
 }

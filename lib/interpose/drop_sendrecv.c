@@ -88,7 +88,7 @@ static int sendrecv_apart(const char *name, side_t to, side_t from, MPI_Comm com
     const bool sends_first = sv_drop_settings()->sync == SV_DROP_SYNC_CHECK;
     int code = MPI_SUCCESS;
     if (sends_first)
-        code = sv_drop_isend(name, to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
+        code = sv_drop_isend(name, SV_DROP_WAITED, to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
     if (code != MPI_SUCCESS)
         return code;
     code = nobody ? PMPI_Recv(from.buf, from.count, from.type, from.peer, from.tag, comm, status)
@@ -99,7 +99,7 @@ static int sendrecv_apart(const char *name, side_t to, side_t from, MPI_Comm com
         return code;
     }
     if (!sends_first)
-        code = sv_drop_isend(name, to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
+        code = sv_drop_isend(name, SV_DROP_WAITED, to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
     if (code == MPI_SUCCESS)
         code = MPI_Wait(&request[1], MPI_STATUS_IGNORE);
     else if (!nobody)
@@ -126,7 +126,7 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
        program's user has set, if an announcement never comes. */
     if (sv_drop_has_taken() || sv_drop_fast_guards() ||
         sv_drop_recv_has_deadline(recvcount, recvtype, source, from.host) ||
-        (!to.host && sv_drop_fast_may_send(sendcount, sendtype, dest, sendtag, comm)))
+        (!to.host && sv_drop_fast_may_send(sendcount, sendtype, dest, sendtag, comm, SV_DROP_WAITED)))
         return sendrecv_apart("MPI_Sendrecv", to, from, comm, status);
     /* If both buffers are the host's, the call is MPI's as it is. */
     if (!sv_drop_is_busy() && to.host && from.host && !is_sendrecv_watched(&from))
