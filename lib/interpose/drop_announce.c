@@ -165,6 +165,11 @@ bool sv_drop_fast_takes(int64_t count, MPI_Datatype type)
     return is_long_enough(count, type, sv_drop_settings()->fast_bytes);
 }
 
+bool sv_drop_fast_takes_call(int64_t count, MPI_Datatype type)
+{
+    return is_long_enough(count, type, sv_drop_settings()->coll_bytes);
+}
+
 bool sv_drop_fast_may_take(int64_t count, MPI_Datatype type)
 {
     return is_long_enough(count, type, sv_drop_settings()->row_bytes);

@@ -54,6 +54,8 @@ void sv_drop_wireup(MPI_Comm comm, int peer);
 /* Whether so much takes the route, or may take it in a long row of sends or by a call that waits; whether a message of
    it may be sent by it now; and whether receives of it are watched. */
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
+/* Whether a collective call of so much goes by Selvage's own, if all else is right for it. */
+bool sv_drop_fast_takes_call(int64_t count, MPI_Datatype type);
 bool sv_drop_fast_may_take(int64_t count, MPI_Datatype type);
 bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, sv_drop_manner_t manner);
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device);

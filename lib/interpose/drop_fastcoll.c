@@ -128,7 +128,7 @@ static bool finish_fastcoll(MPI_Comm comm, const char *call, size_t bytes, selva
    answer is alike on all ranks. */
 static bool is_due(MPI_Comm comm, int64_t count, MPI_Datatype type)
 {
-    return sv_drop_agree_begin() && sv_drop_fast_takes(count, type) && sv_drop_reach_of(comm) == SV_DROP_REACH_ALL;
+    return sv_drop_agree_begin() && sv_drop_fast_takes_call(count, type) && sv_drop_reach_of(comm) == SV_DROP_REACH_ALL;
 }
 
 static bool mpi_refuses_op(MPI_Datatype type, MPI_Op op)
@@ -283,7 +283,7 @@ static bool reduce_scatter(const void *sendbuf, void *recvbuf, counts_t counts, 
         all = count_at(counts, i) < 0 ? -1 : all + count_at(counts, i);
         equal = equal && count_at(counts, i) == count_at(counts, 0);
     }
-    if (!sv_drop_fast_takes(all, type) || mpi_refuses_op(type, op))
+    if (!sv_drop_fast_takes_call(all, type) || mpi_refuses_op(type, op))
         return false;
     const size_t own = element * (size_t)count_at(counts, sv_drop_rank(comm));
     if (!agree_on_call(comm, can_reduce(all, type, op) && (equal || n <= UNEQUAL_RANKS_MAX) &&

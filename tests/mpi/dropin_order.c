@@ -21,12 +21,9 @@ enum { TAG = 3, DELAY_US = 30000, MANY = 1100, PATIENCE_MS = 40000 };
 
 static int other;
 
-/* These two stand before the library's own. The default stream of a software device is that device's, where a GPU's is
-   the process's. So the drop-in gets the program's software device. */
-static bool is_shared(void)
-{
-    return dropin.device && strcmp(selvage_device_name(dropin.device), "soft") == 0;
-}
+/* The program's software device; NULL for a GPU. The default stream of a software device is that device's, where a
+   GPU's is the process's. So the drop-in gets this one: the next two stand before the library's own. */
+static selvage_device_t *shared;
 
 selvage_status_t selvage_device_open(const char *name, selvage_device_t **dev_out)
 {
@@ -34,9 +31,9 @@ selvage_status_t selvage_device_open(const char *name, selvage_device_t **dev_ou
         void *found;
         selvage_status_t (*call)(const char *, selvage_device_t **);
     } next = {dlsym(RTLD_NEXT, "selvage_device_open")};
-    if (!is_shared())
+    if (!dropin.device || strcmp(selvage_device_name(dropin.device), "soft") != 0)
         return next.call(name, dev_out);
-    *dev_out = dropin.device;
+    *dev_out = shared = dropin.device;
     return SELVAGE_SUCCESS;
 }
 
@@ -46,7 +43,7 @@ void selvage_device_close(selvage_device_t *dev)
         void *found;
         void (*call)(selvage_device_t *);
     } next = {dlsym(RTLD_NEXT, "selvage_device_close")};
-    if (!is_shared() || dev != dropin.device) /* which the process's end closes */
+    if (dev != shared) /* which the process's end closes */
         next.call(dev);
 }
 
