@@ -24,7 +24,8 @@ typedef enum bench_mpi_which {
 } bench_mpi_which_t;
 
 typedef enum bench_mpi_way {
-    BENCH_MPI_HOST, BENCH_MPI_DEVICE, BENCH_MPI_HAND, BENCH_MPI_MIXED, BENCH_MPI_NCCL, BENCH_MPI_RIVAL, BENCH_MPI_WAYS
+    BENCH_MPI_HOST, BENCH_MPI_DEVICE, BENCH_MPI_HAND, BENCH_MPI_HAND_EACH, BENCH_MPI_MIXED, BENCH_MPI_NCCL,
+    BENCH_MPI_RIVAL, BENCH_MPI_WAYS
 } bench_mpi_way_t;
 
 typedef enum bench_mpi_unit { BENCH_MPI_US, BENCH_MPI_GBS, BENCH_MPI_MILLIONS } bench_mpi_unit_t;

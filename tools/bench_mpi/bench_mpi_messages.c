@@ -81,7 +81,8 @@ static void persistent_ping_pong(bench_mpi_cell_t *cell)
 
 /* --- windows ------------------------------------------------------------------------------------------------------ */
 
-/* Each message has memory of its own, as MPI demands; by hand all of it goes down, and comes up, in one copy. */
+/* Each message has memory of its own, as MPI demands. By hand all of it goes down, and comes up, in one copy, as a
+   program can do whose messages lie side by side; or in one for each message, as all others have to. */
 static size_t message_at(const bench_mpi_cell_t *cell, int message)
 {
     return (size_t)message * cell->bytes;
@@ -89,10 +90,15 @@ static size_t message_at(const bench_mpi_cell_t *cell, int message)
 
 static void start_sends(const bench_mpi_cell_t *cell, MPI_Request *requests)
 {
-    bench_mpi_down(cell, 0, bench_mpi_send_bytes(cell));
-    for (int i = 0; i < cell->window; i++)
+    const bool each = cell->way == BENCH_MPI_HAND_EACH;
+    if (!each)
+        bench_mpi_down(cell, 0, bench_mpi_send_bytes(cell));
+    for (int i = 0; i < cell->window; i++) {
+        if (each)
+            bench_mpi_down(cell, message_at(cell, i), cell->bytes);
         MPI_Isend(cell->send + message_at(cell, i), cell->count, cell->type, cell->peer, TAG, MPI_COMM_WORLD,
                   &requests[i]);
+    }
 }
 
 static void start_receives(const bench_mpi_cell_t *cell, MPI_Request *requests)
@@ -104,8 +110,14 @@ static void start_receives(const bench_mpi_cell_t *cell, MPI_Request *requests)
 
 static void finish_receives(const bench_mpi_cell_t *cell, MPI_Request *requests)
 {
-    MPI_Waitall(cell->window, requests, MPI_STATUSES_IGNORE);
-    bench_mpi_up(cell, 0, bench_mpi_recv_bytes(cell));
+    if (cell->way != BENCH_MPI_HAND_EACH) {
+        MPI_Waitall(cell->window, requests, MPI_STATUSES_IGNORE);
+        bench_mpi_up(cell, 0, bench_mpi_recv_bytes(cell));
+    }
+    for (int i = 0; i < cell->window && cell->way == BENCH_MPI_HAND_EACH; i++) {
+        MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+        bench_mpi_up(cell, message_at(cell, i), cell->bytes);
+    }
 }
 
 /* A window, and a word back, so that the sender's time is that until all has arrived. */

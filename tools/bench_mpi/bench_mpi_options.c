@@ -15,7 +15,7 @@ void bench_mpi_options_usage(FILE *stream)
           "  --benchmarks LIST    all (the default), or some of latency,persistent,vector,bandwidth,bidirectional,\n"
           "                       rate,put,get,allreduce,reduce,bcast,allgather,alltoall,reduce_scatter,\n"
           "                       reduce_scatter_block,gather,scatter,barrier\n"
-          "  --ways LIST          all, or some of host,device,hand,mixed,nccl (default: those that can be had here)\n"
+          "  --ways LIST          all, or some of host,device,hand,each,mixed,nccl (default: those to be had here)\n"
           "  --min B --max B      sizes, from 8 to 64M,\n"
           "  --factor N           each N times the one before (2)\n"
           "  --window N           messages outstanding (64)\n"

@@ -35,7 +35,8 @@ static bool is_wanted(const bench_mpi_options_t *options, bench_mpi_way_t way)
 bool bench_mpi_run_needs_device(const bench_mpi_options_t *options)
 {
     return is_wanted(options, BENCH_MPI_DEVICE) || is_wanted(options, BENCH_MPI_HAND) ||
-           is_wanted(options, BENCH_MPI_MIXED) || is_wanted(options, BENCH_MPI_NCCL);
+           is_wanted(options, BENCH_MPI_HAND_EACH) || is_wanted(options, BENCH_MPI_MIXED) ||
+           is_wanted(options, BENCH_MPI_NCCL);
 }
 
 /* Memory of the software device is host memory to an MPI that knows no better. Of a GPU's the MPI must know, or the
@@ -81,7 +82,7 @@ static void make_buffers(bench_mpi_run_t *run)
     if (bench_mpi_run_needs_device(&run->options))
         run->device =
             (bench_mpi_buffers_t){bench_mpi_device_malloc(device, bytes), bench_mpi_device_malloc(device, bytes)};
-    if (run->ways[BENCH_MPI_HAND])
+    if (run->ways[BENCH_MPI_HAND] || run->ways[BENCH_MPI_HAND_EACH])
         run->pinned =
             (bench_mpi_buffers_t){bench_mpi_pinned_malloc(device, bytes), bench_mpi_pinned_malloc(device, bytes)};
 }
@@ -145,7 +146,7 @@ static void choose_memory(const bench_mpi_run_t *run, bench_mpi_cell_t *cell)
     const bool host = cell->way == BENCH_MPI_HOST || (cell->way == BENCH_MPI_MIXED && !cell->first);
     const bench_mpi_buffers_t *given = host ? &run->host : &run->device;
     cell->on_device = !host;
-    if (cell->way == BENCH_MPI_HAND) {
+    if (cell->way == BENCH_MPI_HAND || cell->way == BENCH_MPI_HAND_EACH) {
         cell->device_send = run->device.send;
         cell->device_recv = run->device.recv;
         given = &run->pinned;
@@ -162,6 +163,8 @@ static bool is_possible(const bench_mpi_run_t *run, const bench_mpi_cell_t *cell
     switch (cell->way) {
     case BENCH_MPI_HAND:
         return cell->kind->send != BENCH_MPI_NOTHING; /* a barrier has nothing to stage */
+    case BENCH_MPI_HAND_EACH:
+        return cell->kind->window; /* else it is the same as by hand */
     case BENCH_MPI_DEVICE:
         return run->takes_device;
     case BENCH_MPI_MIXED:
