@@ -31,8 +31,8 @@ void bench_mpi_report_head(const bench_mpi_run_t *run)
     printf("selvage-bench mpi %s: %d ranks, %s, %s\n", SELVAGE_VERSION_TEXT, run->job.size, device_of(run), mpi);
     printf(
         "host: host memory; device: device pointers given to MPI; hand: device memory staged by hand, a window by\n"
-        "one copy; each: by a copy for each message; mixed: device memory at one end, host memory at the other; medians of\n"
-        "%d, the slowest rank's; each cell's data compared\n",
+        "one copy; each: by a copy for each message; mixed: device memory at one end, host memory at the other;\n"
+        "medians of %d, the slowest rank's; each cell's data compared\n",
         run->options.repetitions);
     if (bench_mpi_run_needs_device(&run->options) && !run->takes_device)
         printf("device, mixed: not measured, this MPI does not say that it takes device pointers\n");
