@@ -72,6 +72,11 @@ void sv_drop_batch_begin(void)
     batch.open = settings->sync == SV_DROP_SYNC_DEFAULT && !settings->progress_thread && level < MPI_THREAD_MULTIPLE;
 }
 
+bool sv_drop_batch_is_open(void)
+{
+    return batch.open;
+}
+
 void sv_drop_batch_end(void)
 {
     sv_drop_flush();

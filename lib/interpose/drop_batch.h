@@ -17,8 +17,8 @@ void sv_drop_batch_post(void);
 /* Only gives the staged ones to MPI, before a send by the route. */
 void sv_drop_batch_post_staged(void);
 
-/* A non-blocking send of device memory is about to begin. Whether it is one of a long row, without another call in
-   between. The kernels of those that go by the route are then kept until there are several, or until the next call of
+/* A non-blocking send of device memory is about to begin. Whether it is one of a long row, with no other call but
+   MPI_Irecv in between. The kernels of those that go by the route are then kept until there are several, or until the next call of
    another kind. */
 void sv_drop_batch_note_send(void);
 bool sv_drop_batch_is_row(void);
@@ -43,6 +43,9 @@ bool sv_drop_batch_knows(const void *ptr);
 /* Whether all bytes of a message are bytes of the send that was batched last. A right program changes none of them
    before that send is complete. So the message gets its staging memory, and needs no copy of its own. */
 bool sv_drop_batch_lends(sv_drop_buffer_t *buffer);
+
+/* Whether the program's work is waited for by the default stream's, and one thread is in MPI at a time. */
+bool sv_drop_batch_is_open(void);
 
 /* After MPI_Init; and when MPI_Finalize begins, after which nothing is batched. */
 void sv_drop_batch_begin(void);

@@ -162,6 +162,7 @@ void sv_drop_end(void)
     if (!state.begun)
         return;
     sv_drop_batch_end();
+    sv_drop_orders_await(); /* or nothing that has come could land */
     sv_drop_requests_retire();
     sv_drop_fast_end();
     if (!state.ends_with_self)

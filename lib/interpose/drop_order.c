@@ -11,10 +11,13 @@
  * program may enqueue something between any two calls. Events of a stream are over in the order in which they were
  * recorded, so that one answer of the device is about others, too.
  *
- * Only with the policy that waits for the default stream, and with one GPU. Any thread; the lock guards the ring. The
- * events are the ring's, and one is a call's from sv_drop_order_begin() to sv_drop_order_end().
+ * Only with the policy that waits for the default stream, with one GPU, and where one thread is in MPI at a time: what
+ * another one asks a device about may end a graph's capture. The lock guards the ring. The events are the ring's, and
+ * one is a call's from sv_drop_order_begin() to sv_drop_order_end().
  */
 #include "interpose/drop_order.h"
+
+#include <sched.h>
 
 /* AGAIN_NS: an answer takes a device about so long, and the program's work often much longer. */
 enum { EVENTS = 1024, AGAIN_NS = 2000 };
@@ -62,14 +65,18 @@ static bool only_receives(const sv_drop_call_t *call)
 
 bool sv_drop_order_begin(sv_drop_call_t *call)
 {
-    if (sv_drop_settings()->sync != SV_DROP_SYNC_DEFAULT || sv_drop_has_several() || !only_receives(call))
+    if (!sv_drop_batch_is_open() || sv_drop_has_several() || !only_receives(call))
         return false;
     selvage_device_t *dev = sv_drop_device();
     pthread_mutex_lock(&ring.lock);
     if (ring.device != dev && ring.nused == 0) /* the first time, and once a device has given way to another one */
         destroy_events();
     ring.device = ring.device ? ring.device : dev;
-    const uint64_t number = ring.recorded + 1, at = number % EVENTS;
+    /* Numbers whose event an older call still has are left out. */
+    uint64_t number = ring.recorded + 1;
+    while (ring.nused < EVENTS && ring.used[number % EVENTS])
+        number++;
+    const uint64_t at = number % EVENTS;
     const bool begins = dev && ring.device == dev && !ring.used[at];
     if (begins) {
         if (!ring.event[at])
@@ -100,7 +107,7 @@ static bool query_number(uint64_t number)
     return true;
 }
 
-bool sv_drop_order_is_over(const sv_drop_call_t *call)
+static bool is_order_over(const sv_drop_call_t *call)
 {
     const uint64_t number = call->order;
     if (number == 0 || is_number_over(number))
@@ -117,6 +124,31 @@ bool sv_drop_order_is_over(const sv_drop_call_t *call)
     }
     pthread_mutex_unlock(&ring.lock);
     return is_number_over(number);
+}
+
+bool sv_drop_order_holds(sv_drop_op_t *op)
+{
+    MPI_Status status;
+    int done = 0, cancelled = 0;
+    if (is_order_over(&op->call))
+        return false;
+    /* MPI goes on meanwhile. What was cancelled writes nothing. */
+    if (atomic_exchange_explicit(&op->cancels, false, memory_order_relaxed))
+        PMPI_Cancel(&op->inner);
+    if (PMPI_Request_get_status(op->inner, &done, &status) == MPI_SUCCESS && done)
+        PMPI_Test_cancelled(&status, &cancelled);
+    return !cancelled;
+}
+
+void sv_drop_orders_await(void)
+{
+    for (bool over = false; !over;) {
+        pthread_mutex_lock(&ring.lock);
+        over = is_number_over(ring.recorded) || query_number(ring.recorded);
+        pthread_mutex_unlock(&ring.lock);
+        if (!over)
+            sched_yield();
+    }
 }
 
 void sv_drop_order_end(sv_drop_call_t *call)

@@ -8,8 +8,11 @@
 /* Notes where the program's default stream has come to, for a call that only receives, and returns at once. False: the
    call is to be staged as others are, by sv_drop_stage(). */
 bool sv_drop_order_begin(sv_drop_call_t *call);
-/* Whether the stream has come so far, so that what was received may land; true for a call that has noted nothing. */
-bool sv_drop_order_is_over(const sv_drop_call_t *call);
+/* Whether the stream has not come so far yet, so that nothing of it may land. False for a call that has noted nothing.
+   The caller has the lock of requests. */
+bool sv_drop_order_holds(sv_drop_op_t *op);
+/* Waits until no call has to be held any more. */
+void sv_drop_orders_await(void);
 /* Gives back what the call has; partner: sv_drop_order_begin(). */
 void sv_drop_order_end(sv_drop_call_t *call);
 /* Before the devices are closed. */

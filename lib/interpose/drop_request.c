@@ -325,8 +325,8 @@ static bool op_ended(sv_drop_op_t *op)
 {
     int done = 0;
     bool arrived;
-    if (!sv_drop_order_is_over(&op->call)) /* nothing of it may land, but MPI goes on meanwhile */
-        return PMPI_Request_get_status(op->inner, &done, MPI_STATUS_IGNORE), false;
+    if (sv_drop_order_holds(op))
+        return false;
     if (op->orphan)
         arrived = orphan_ended(op);
     else if (!op->keeps)

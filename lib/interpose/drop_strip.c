@@ -236,8 +236,13 @@ void sv_drop_strips_end(void)
 {
     break_rows(true);
     break_rows(false);
-    while (unused.first)
-        free(take_strip());
+    pthread_mutex_lock(&unused.lock);
+    for (sv_drop_strip_t *strip = unused.first, *next; strip; strip = next) {
+        next = strip->next;
+        free(strip);
+    }
+    unused.first = NULL;
+    pthread_mutex_unlock(&unused.lock);
 }
 
 bool sv_drop_strip_knows(const void *ptr)

@@ -60,7 +60,7 @@ enum {
     SV_DIGEST_ONLY = 32,    /* flag: await goes from await_before to await_value, or stands for another packet */
     SV_DIGEST_LATE = 64,    /* flag: await is of the record alone, and is waited for when the bytes are through */
     SV_DIGEST_PRESET = 128, /* flag: result says that all is well already, and is only written if it is not */
-    SV_DIGEST_NEAR = 256    /* flag: dst is memory of the device that runs the kernel */
+    SV_DIGEST_NEAR = 256    /* flag: dst is memory of the device that runs the kernel, or managed memory */
 };
 
 /*

@@ -5,6 +5,7 @@
  *   many      more receives at the same time than the drop-in has events
  *   returns   MPI_Irecv returns while a kernel on the default stream waits for the host, and messages come that were to
  *             be received before that kernel began; 77 without a software device
+ *   ends      a receive that the program has freed lands in MPI_Finalize, after that work
  * Exit status 0 if all is right.
  */
 #ifndef _GNU_SOURCE
@@ -144,6 +145,14 @@ static int run_returns(void)
     fill(in[1], 0, BYTES);
     fill(out, 5, BYTES);
     CHECK_EQ(MPI_Irecv(in[0], BYTES, MPI_BYTE, other, TAG, MPI_COMM_WORLD, &request[0]), MPI_SUCCESS);
+    /* However many come and go while that one is open. */
+    for (int i = 0; i < MANY; i++) {
+        MPI_Request both[2];
+        MPI_Irecv(in[1], 8, MPI_BYTE, other, TAG + 1, MPI_COMM_WORLD, &both[0]);
+        MPI_Isend(out, 8, MPI_BYTE, other, TAG + 1, MPI_COMM_WORLD, &both[1]);
+        MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+    }
+    fill(in[1], 0, BYTES);
     if (selvage_device_launch_soft(dropin.device, wait_for_go, &nothing, sizeof nothing, 1, dropin.rank ? NULL
                                                                                               : dropin.stream) !=
         SELVAGE_SUCCESS)
@@ -176,6 +185,27 @@ static int run_returns(void)
     return 0;
 }
 
+/* --- ends --------------------------------------------------------------------------------------------------------- */
+
+static int run_ends(void)
+{
+    enum { BYTES = 3000 };
+    MPI_Request request;
+    uint8_t *there = device_memory(BYTES);
+    fill(there, dropin.rank == 0 ? 7 : 1, BYTES);
+    if (dropin.rank == 1)
+        CHECK_STATUS(selvage_device_delay_us(dropin.device, 10 * DELAY_US, NULL), SELVAGE_SUCCESS);
+    if (dropin.rank == 0)
+        MPI_Isend(there, BYTES, MPI_BYTE, other, TAG, MPI_COMM_WORLD, &request);
+    else
+        MPI_Irecv(there, BYTES, MPI_BYTE, other, TAG, MPI_COMM_WORLD, &request);
+    MPI_Request_free(&request);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    CHECK_EQ(count_others(there, 7, BYTES), 0);
+    return check_report("dropin_order");
+}
+
 int main(int argc, char **argv)
 {
     int cases, skipped = 0;
@@ -188,6 +218,8 @@ int main(int argc, char **argv)
         receive_into_read(MANY, 40);
     else if (strcmp(what, "returns") == 0)
         skipped = run_returns();
+    else if (strcmp(what, "ends") == 0)
+        return run_ends();
     else
         CHECK(false);
     const int failed = dropin_end("dropin_order");

@@ -74,6 +74,7 @@ order reads SELVAGE_JOB=test SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=10
 order reads SELVAGE_DROPIN_SYNC=device
 order many
 order returns
+order ends
 # rows DOWN UP WHAT [VARIABLE=VALUE...]: so many copies from device memory and at most so many to it, besides the two
 # of each that each rank makes at its beginning; - for any number
 rows() {
