@@ -6,6 +6,7 @@
 #include "api/api_params.h"
 #include "comm/comm_ranges.h"
 #include "comm/comm_task.h"
+#include "pipeline/pipe_epoch.h"
 #include "pipeline/pipe_exchange.h"
 
 static const char *const route_names[] = {"default", "self", "peer", "shared", "staged", "direct"};
@@ -155,7 +156,7 @@ selvage_status_t selvage_exchange_run(selvage_exchange_t *ex, void *stream)
 
 uint64_t selvage_exchange_epoch(const selvage_exchange_t *ex)
 {
-    return ex ? ex->started : 0;
+    return ex ? sv_epoch_count(ex) : 0;
 }
 
 selvage_status_t selvage_exchange_send_route(const selvage_exchange_t *ex, uint32_t index, selvage_route_t *route_out)

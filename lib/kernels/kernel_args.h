@@ -268,6 +268,32 @@ typedef struct sv_piece {
 
 enum { SV_ADD_FLOAT32 = 1, SV_ADD_FLOAT64 = 2, SV_ADD_INT32 = 3, SV_ADD_INT64 = 4 };
 
+/*
+ * Where an exchange is, for kernels that no host numbers: those of graphs, and of users that send from their own. It
+ * lies in device memory, one for each exchange and rank. A kernel of the next epoch is of epoch + 1, and the one that
+ * ends it counts (kernel_epoch.h). The host reads it back through `words`, and says by the stream which epochs it
+ * numbered itself (pipe_epoch.h).
+ */
+typedef struct sv_epoch_state {
+    uint64_t epoch;            /* the last one that is over here, or that the host began; or SV_EPOCH_UNTOLD */
+    uint64_t fault_epoch;      /* in which a fault is injected; 0: none */
+    uint64_t *words;           /* pinned: SV_EPOCH_ENDED, SV_EPOCH_BEGUN */
+    uint32_t blocks_out;       /* blocks that are through with the epoch that a launch of several ends; else 0 */
+    uint32_t fault_kind;       /* SV_EPOCH_SOUND and on */
+    uint32_t fault_packet;     /* index of the send */
+    uint32_t reserved;
+    uint64_t reserved_words[3];
+} sv_epoch_state_t;
+
+/* Until the device first numbers an epoch the host tells it nothing, which would cost each of its own. Then the word
+   BEGUN says how many these were. ENDED gets each epoch that a kernel has ended. */
+#define SV_EPOCH_UNTOLD (~(uint64_t)0)
+enum { SV_EPOCH_ENDED = 0, SV_EPOCH_BEGUN = 1 };
+
+/* A fault of a replayed packet: a bit of its payload is flipped, it never leaves, its record is that of the epoch
+   before, or that of another packet. */
+enum { SV_EPOCH_SOUND = 0, SV_EPOCH_FLIPS = 1, SV_EPOCH_DROPS = 2, SV_EPOCH_REPEATS = 3, SV_EPOCH_SWAPS = 4 };
+
 /* Sender: src goes to dst, the record to record, then the words are released. Words may be NULL. */
 typedef struct sv_push_item {
     const uint8_t *src;
@@ -310,6 +336,8 @@ typedef struct sv_pull_item {
     const uint64_t *recorded;  /* a second word to wait for where the record comes apart; or NULL */
     const sv_piece_t *pieces;  /* of sv_scatter: in place of dst */
     uint64_t npieces;
+    uint64_t *grant;           /* the sender's credit for each epoch, of what comes straight to its place; or NULL */
+    uint64_t grant_count;
     sv_record_t identity;
 } sv_pull_item_t;
 
@@ -322,6 +350,7 @@ typedef struct sv_batch_arg {
     uint64_t wait_ns;          /* how long to wait for credit or arrival; 0: the host has seen it */
     uint64_t epoch;
     uint8_t *const *bases;     /* of sv_gather and sv_scatter */
+    sv_epoch_state_t *state;   /* of kernels that number themselves, which look at neither epoch nor key */
     uint32_t attempt;
     uint32_t flags;            /* SV_DIGEST_NONE, SV_BATCH_STICKY, SV_BATCH_UNLESS_FAILED */
     uint32_t npackets;
@@ -340,7 +369,9 @@ typedef struct sv_run_arg {
 
 /* No host looks after every epoch: a failure stays in the result until it is taken. */
 enum { SV_BATCH_STICKY = 8, SV_BATCH_UNLESS_FAILED = 16, /* nothing is done if the word after abort is not 0 */
-       SV_BATCH_HOLDS_NEXT = 32 /* the next kernel of the stream is not brought in by this part */ };
+       SV_BATCH_HOLDS_NEXT = 32, /* the next kernel of the stream is not brought in by this part */
+       SV_BATCH_ENDS_EPOCH = 64, /* numbered by the device: the epoch is over with this launch */
+       SV_BATCH_GRANTS = 128     /* the same: gives leave for what comes straight to its place, and pulls nothing */ };
 
 /* record, unless NULL, is copied to record_to (both aligned to 8 bytes) before the word is released. */
 typedef struct sv_signal_arg {
@@ -386,11 +417,12 @@ SV_LAYOUT_ASSERT(sv_runs_arg_t, 72);
 SV_LAYOUT_ASSERT(sv_sum_arg_t, 24);
 SV_LAYOUT_ASSERT(sv_touch_arg_t, 464);
 SV_LAYOUT_ASSERT(sv_signal_arg_t, 40);
+SV_LAYOUT_ASSERT(sv_epoch_state_t, 64);
 SV_LAYOUT_ASSERT(sv_push_item_t, 192);
-SV_LAYOUT_ASSERT(sv_pull_item_t, 216);
+SV_LAYOUT_ASSERT(sv_pull_item_t, 232);
 SV_LAYOUT_ASSERT(sv_piece_t, 152);
-SV_LAYOUT_ASSERT(sv_batch_arg_t, 624);
-SV_LAYOUT_ASSERT(sv_run_arg_t, 1248);
+SV_LAYOUT_ASSERT(sv_batch_arg_t, 632);
+SV_LAYOUT_ASSERT(sv_run_arg_t, 1264);
 SV_LAYOUT_ASSERT(sv_await_arg_t, 40);
 SV_LAYOUT_ASSERT(sv_delay_arg_t, 8);
 SV_LAYOUT_ASSERT(sv_flip_arg_t, 16);

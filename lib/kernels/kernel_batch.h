@@ -11,8 +11,41 @@
 
 #include "kernels/kernel_block.h"
 #include "kernels/kernel_digest.h"
+#include "kernels/kernel_epoch.h"
 
 namespace {
+
+/* Who numbers the epoch of a launch, and what follows from it for one of its packets. */
+struct batch_now {
+    uint64_t epoch, key;
+};
+
+/* The host: numbers and keys are in the launch. */
+struct numbered_by_host {
+    enum : bool { BY_HOST = true };
+    SV_DEV_METHOD batch_now now(const sv_batch_arg_t &arg, unsigned packet, const sv_record_t &) const
+    {
+        return batch_now{arg.epoch, arg.key[packet]};
+    }
+    SV_DEV_METHOD uint32_t fault(const sv_batch_arg_t &arg, unsigned packet) const
+    {
+        return arg.corrupted == packet + 1 ? uint32_t{SV_EPOCH_FLIPS} : uint32_t{SV_EPOCH_SOUND};
+    }
+};
+
+/* The device, when what is ahead on the stream is complete. Nobody on the host waits for a word of such an epoch. */
+struct numbered_by_device {
+    enum : bool { BY_HOST = false };
+    uint64_t epoch;
+    SV_DEV_METHOD batch_now now(const sv_batch_arg_t &, unsigned, const sv_record_t &identity) const
+    {
+        return batch_now{epoch, epoch_key(identity, epoch)};
+    }
+    SV_DEV_METHOD uint32_t fault(const sv_batch_arg_t &arg, unsigned packet) const
+    {
+        return epoch_fault(arg.state, epoch, arg.index[packet]);
+    }
+};
 
 /* Packet of a share, and the share's place among the shares of that packet. */
 struct batch_share {
@@ -48,14 +81,14 @@ SV_DEV_FN bool batch_word_is(uint64_t word, uint64_t epoch, uint32_t attempt, ui
 }
 
 /* Looks at a word until it is there; false if time is over or the exchange is given up. */
-SV_DEV_FN bool batch_poll(const sv_batch_arg_t &arg, const uint64_t *word, uint64_t count)
+SV_DEV_FN bool batch_poll(const sv_batch_arg_t &arg, uint64_t epoch, const uint64_t *word, uint64_t count)
 {
     enum : unsigned { LOOK_AT_ABORT = 63 };
     const uint64_t begin = sv_dev_clock_ns();
     unsigned turns = 0, looks = 0;
 
     /* Partner: the release of the other rank's push (arrival) or pull, host or stream (credit). */
-    while (!batch_word_is(sv_dev_load_acquire_system_u64(word), arg.epoch, arg.attempt, count)) {
+    while (!batch_word_is(sv_dev_load_acquire_system_u64(word), epoch, arg.attempt, count)) {
         const bool look = (++looks & LOOK_AT_ABORT) == 0;
         if (sv_dev_clock_ns() - begin > arg.wait_ns ||
             (look && arg.abort && sv_dev_load_acquire_system_u64(arg.abort)))
@@ -83,8 +116,8 @@ SV_DEV_FN void batch_bring_next(const sv_batch_arg_t &arg)
  * The launch may have overlapped the kernel before it on the stream, which may work on the same packet. So nothing but
  * the words is looked at before that kernel is complete, the scratch included.
  */
-SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, sv_digest_scratch_t *scratch, const uint64_t *word,
-                           uint64_t count, const uint64_t *second, sv_dev_block_t at)
+SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, uint64_t epoch, sv_digest_scratch_t *scratch,
+                           const uint64_t *word, uint64_t count, const uint64_t *second, sv_dev_block_t at)
 {
     enum : uint32_t { NOT_YET = 0, GO = 1, STAY = 2 };
     uint32_t found = GO;
@@ -95,7 +128,7 @@ SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, sv_digest_scratch_t *scrat
         return true;
     }
     if (at.tid == 0 && at.block == 0) {
-        found = batch_poll(arg, word, count) && (!second || batch_poll(arg, second, 1)) ? GO : STAY;
+        found = batch_poll(arg, epoch, word, count) && (!second || batch_poll(arg, epoch, second, 1)) ? GO : STAY;
         sv_dev_launch_wait();
         if (at.nblocks > 1) /* partner: the acquire below, in the other shares */
             sv_dev_store_release_u32(&scratch->go, found);

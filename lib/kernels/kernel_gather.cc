@@ -9,7 +9,7 @@ namespace {
 
 SV_DEV_FN void gather_body(const sv_batch_arg_t &arg, sv_dev_block_t at)
 {
-    push_body<layout_push>(arg, at);
+    push_body<layout_push>(arg, numbered_by_host{}, at);
 }
 
 } // namespace

@@ -6,7 +6,7 @@ namespace {
 
 SV_DEV_FN void whole_pull_body(const sv_batch_arg_t &arg, sv_dev_block_t at)
 {
-    pull_body<whole_pull>(arg, at);
+    pull_body<whole_pull>(arg, numbered_by_host{}, at);
 }
 
 } // namespace

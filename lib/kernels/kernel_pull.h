@@ -13,11 +13,12 @@
 namespace {
 
 /* The payload, and the record if it comes apart. */
-SV_DEV_FN bool pull_await(const sv_batch_arg_t &arg, const sv_pull_item_t &item, uint64_t slot, sv_dev_block_t at)
+SV_DEV_FN bool pull_await(const sv_batch_arg_t &arg, const sv_pull_item_t &item, uint64_t epoch, uint64_t slot,
+                          sv_dev_block_t at)
 {
     const uint8_t *arrived = reinterpret_cast<const uint8_t *>(item.arrived) + slot * item.arrived_stride;
 
-    return batch_await(arg, item.scratch, reinterpret_cast<const uint64_t *>(arrived), item.count,
+    return batch_await(arg, epoch, item.scratch, reinterpret_cast<const uint64_t *>(arrived), item.count,
                        arg.flags & SV_DIGEST_NONE ? nullptr : item.recorded, at);
 }
 
@@ -27,7 +28,7 @@ struct pull_outcome {
     bool record_ok, good;
 };
 
-SV_DEV_FN pull_outcome pull_judge(const sv_batch_arg_t &arg, const sv_pull_item_t &item, unsigned packet, uint64_t sum,
+SV_DEV_FN pull_outcome pull_judge(const sv_batch_arg_t &arg, const sv_pull_item_t &item, batch_now now, uint64_t sum,
                                   const record_words &seen)
 {
     pull_outcome outcome = {};
@@ -36,17 +37,17 @@ SV_DEV_FN pull_outcome pull_judge(const sv_batch_arg_t &arg, const sv_pull_item_
     outcome.good = outcome.record_ok = true;
     if (arg.flags & SV_DIGEST_NONE)
         return outcome;
-    identity.epoch = arg.epoch;
+    identity.epoch = now.epoch;
     outcome.seen = seen;
-    outcome.digest = digest_finish(arg.key[packet], sum);
+    outcome.digest = digest_finish(now.key, sum);
     outcome.record_ok = record_is(outcome.seen, record_words_of(identity));
     outcome.good = outcome.record_ok && outcome.seen.word[7] == outcome.digest;
     return outcome;
 }
 
 /* The first failure is kept until the host has taken it. */
-SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &item, const pull_outcome &outcome,
-                            bool absent)
+SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &item, uint64_t epoch,
+                            const pull_outcome &outcome, bool absent)
 {
     if ((arg.flags & SV_BATCH_STICKY) && item.result->epoch)
         return;
@@ -57,39 +58,43 @@ SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &ite
     item.result->record_ok = absent ? uint32_t{SV_RESULT_ABSENT} : uint32_t{outcome.record_ok};
     item.result->verified = 0;
     /* Partner: the acquire in find_failure(): another packet's failure may have sent the host here. */
-    sv_dev_store_release_system_u64(&item.result->epoch, arg.epoch);
+    sv_dev_store_release_system_u64(&item.result->epoch, epoch);
 }
 
-SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item, unsigned packet,
-                          uint64_t sum, bool here, const record_words &seen)
+template <typename NUMBER>
+SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item, batch_now now, uint64_t sum, bool here,
+                          const record_words &seen)
 {
-    const uint64_t done = batch_word(arg.epoch, arg.attempt, SV_PULL_GOOD);
+    const uint64_t done = batch_word(now.epoch, arg.attempt, SV_PULL_GOOD);
     const bool sticky = (arg.flags & SV_BATCH_STICKY) != 0;
-    const pull_outcome outcome = here ? pull_judge(arg, item, packet, sum, seen) : pull_outcome{};
+    const pull_outcome outcome = here ? pull_judge(arg, item, now, sum, seen) : pull_outcome{};
 
     if (outcome.good) {
-        const uint64_t leave = batch_word(arg.epoch + item.nslots, 0, 1);
+        const uint64_t leave = batch_word(now.epoch + item.nslots, 0, 1);
         /* Partners: batch_await() of the sender's push; its host, or that push again; its host; this rank's host. */
-        sv_dev_store_release_system_u64_all(sv_dev_words_t{{item.credit_device, item.credit, item.verdict, item.done},
-                                                           {leave, leave, batch_word(arg.epoch, 0, 1), done}});
+        sv_dev_store_release_system_u64_all(
+            sv_dev_words_t{{item.credit_device, item.credit, item.verdict, NUMBER::BY_HOST ? item.done : nullptr},
+                           {leave, leave, batch_word(now.epoch, 0, 1), done}});
         return;
     }
     if (here || sticky)
-        pull_explain(arg, item, outcome, !here);
+        pull_explain(arg, item, now.epoch, outcome, !here);
     /* Partners: this rank's kernels that wait for what will not come; its host. */
     if (sticky)
         sv_dev_store_release_system_u64_all(sv_dev_words_t{{arg.abort}, {1}});
     /* Partner: this rank's host, which may free all words after this one. */
-    sv_dev_store_release_system_u64(item.done, done - SV_PULL_GOOD + (here ? SV_PULL_BAD : SV_PULL_ABSENT));
+    if (NUMBER::BY_HOST)
+        sv_dev_store_release_system_u64(item.done, done - SV_PULL_GOOD + (here ? SV_PULL_BAD : SV_PULL_ABSENT));
 }
 
-template <typename MOVE>
-SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_block_t block)
+template <typename MOVE, typename NUMBER>
+SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, const NUMBER &number, unsigned share, sv_dev_block_t block)
 {
     const batch_share mine = batch_share_of(arg, share, block);
     const sv_pull_item_t &item = static_cast<const sv_pull_item_t *>(arg.items)[arg.index[mine.packet]];
-    const uint64_t slot = item.nslots > 1 ? arg.epoch % item.nslots : 0;
-    const bool here = pull_await(arg, item, slot, mine.at);
+    const batch_now now = number.now(arg, mine.packet, item.identity);
+    const uint64_t slot = item.nslots > 1 ? now.epoch % item.nslots : 0;
+    const bool here = pull_await(arg, item, now.epoch, slot, mine.at);
     record_words seen = {};
     uint64_t sum = 0;
 
@@ -98,7 +103,7 @@ SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_bloc
     if (here && checks && early && mine.at.tid == 0) /* on its way while the payload is read */
         seen = record_load(item.record + slot * item.record_stride);
     if (here)
-        sum = MOVE::pull(arg, item, item.src + slot * item.src_stride, arg.key[mine.packet], mine.at);
+        sum = MOVE::pull(arg, item, item.src + slot * item.src_stride, now.key, mine.at);
     /* The barriers inside also put every thread's stores before thread 0 counts the share in or releases. */
     sum = sv_dev_block_sum_u64(sum, mine.at);
     if (mine.at.tid != 0)
@@ -108,14 +113,14 @@ SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_bloc
         return;
     if (checks && !early && here)
         seen = record_load(item.record + slot * item.record_stride);
-    pull_close(arg, item, mine.packet, total.sum, here, seen);
+    pull_close<NUMBER>(arg, item, now, total.sum, here, seen);
 }
 
-template <typename MOVE>
-SV_DEV_FN void pull_body(const sv_batch_arg_t &arg, sv_dev_block_t at)
+template <typename MOVE, typename NUMBER>
+SV_DEV_FN void pull_body(const sv_batch_arg_t &arg, const NUMBER &number, sv_dev_block_t at)
 {
     for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks)
-        pull_share<MOVE>(arg, share, at);
+        pull_share<MOVE>(arg, number, share, at);
 }
 
 /* A packet that belongs in one piece. */

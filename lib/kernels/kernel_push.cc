@@ -6,7 +6,7 @@ namespace {
 
 SV_DEV_FN void whole_push_body(const sv_batch_arg_t &arg, sv_dev_block_t at)
 {
-    push_body<whole_push>(arg, at);
+    push_body<whole_push>(arg, numbered_by_host{}, at);
 }
 
 } // namespace

@@ -13,60 +13,75 @@
 
 namespace {
 
-SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const sv_push_item_t &item, unsigned packet, uint64_t slot,
-                          uint64_t sum, bool here)
+/* The record of a packet, or that of another one, if a fault wants it. */
+SV_DEV_FN sv_record_t push_record(const sv_push_item_t &item, batch_now now, uint32_t attempt, uint64_t sum,
+                                  uint32_t fault)
 {
-    const uint64_t word = batch_word(arg.epoch, arg.attempt, item.count ? static_cast<uint32_t>(item.count) : 1u);
+    sv_record_t record = item.identity;
+
+    record.epoch = now.epoch - (fault == SV_EPOCH_REPEATS);
+    record.index ^= fault == SV_EPOCH_SWAPS;
+    record.attempt = static_cast<uint8_t>(attempt);
+    record.digest = digest_finish(now.key, sum);
+    return record;
+}
+
+template <typename NUMBER>
+SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const NUMBER &number, const sv_push_item_t &item, unsigned packet,
+                          uint64_t slot, batch_now now, uint64_t sum, bool here)
+{
+    const uint64_t word = batch_word(now.epoch, arg.attempt, item.count ? static_cast<uint32_t>(item.count) : 1u);
+    const uint32_t fault = number.fault(arg, packet);
 
     if (!here) {
         /* Partners: this rank's kernels that wait; its host. */
         if (arg.flags & SV_BATCH_STICKY)
             sv_dev_store_release_system_u64_all(sv_dev_words_t{{arg.abort}, {1}});
         /* Partner: this rank's host, which may free all words after this one. */
-        sv_dev_store_release_system_u64_all(sv_dev_words_t{{item.failed}, {arg.epoch}});
+        sv_dev_store_release_system_u64_all(sv_dev_words_t{{item.failed}, {now.epoch}});
         return;
     }
-    if (arg.corrupted == packet + 1 && item.identity.bytes)
+    if (!NUMBER::BY_HOST && fault == SV_EPOCH_DROPS)
+        return;
+    if (fault == SV_EPOCH_FLIPS && item.identity.bytes)
         item.dst[slot * item.dst_stride] ^= 1;
-    if (!(arg.flags & SV_DIGEST_NONE) && item.record) {
-        sv_record_t identity = item.identity;
-        identity.epoch = arg.epoch;
-        identity.attempt = static_cast<uint8_t>(arg.attempt);
-        identity.digest = digest_finish(arg.key[packet], sum);
-        record_store(item.record + slot * item.record_stride, record_words_of(identity));
-    }
+    if (!(arg.flags & SV_DIGEST_NONE) && item.record)
+        record_store(item.record + slot * item.record_stride,
+                     record_words_of(push_record(item, now, arg.attempt, sum, fault)));
     uint64_t *near = item.arrived_device;
     if (near)
         near = reinterpret_cast<uint64_t *>(reinterpret_cast<uint8_t *>(near) + slot * item.record_stride);
     /* Partners: batch_await() of the receiver's pull; the receiver's host; this rank's host. */
-    sv_dev_store_release_system_u64_all(sv_dev_words_t{{near, item.arrived, item.sent}, {word, word, word}});
+    sv_dev_store_release_system_u64_all(
+        sv_dev_words_t{{near, item.arrived, NUMBER::BY_HOST ? item.sent : nullptr}, {word, word, word}});
 }
 
-template <typename MOVE>
-SV_DEV_FN void push_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_block_t block)
+template <typename MOVE, typename NUMBER>
+SV_DEV_FN void push_share(const sv_batch_arg_t &arg, const NUMBER &number, unsigned share, sv_dev_block_t block)
 {
     const batch_share mine = batch_share_of(arg, share, block);
     const sv_push_item_t &item = static_cast<const sv_push_item_t *>(arg.items)[arg.index[mine.packet]];
-    const uint64_t slot = item.nslots > 1 ? arg.epoch % item.nslots : 0;
-    const bool here = batch_await(arg, item.scratch, item.credit, 1, nullptr, mine.at);
+    const batch_now now = number.now(arg, mine.packet, item.identity);
+    const uint64_t slot = item.nslots > 1 ? now.epoch % item.nslots : 0;
+    const bool here = batch_await(arg, now.epoch, item.scratch, item.credit, 1, nullptr, mine.at);
     uint64_t sum = 0;
 
     if (here)
-        sum = MOVE::push(arg, item, item.dst + slot * item.dst_stride, arg.key[mine.packet], mine.at);
+        sum = MOVE::push(arg, item, item.dst + slot * item.dst_stride, now.key, mine.at);
     /* The barriers inside also put every thread's stores before thread 0 counts the share in or releases. */
     sum = sv_dev_block_sum_u64(sum, mine.at);
     if (mine.at.tid != 0)
         return;
     const batch_total total = batch_count_in(item.scratch, sum, mine.at);
     if (total.last)
-        push_close(arg, item, mine.packet, slot, total.sum, here);
+        push_close(arg, number, item, mine.packet, slot, now, total.sum, here);
 }
 
-template <typename MOVE>
-SV_DEV_FN void push_body(const sv_batch_arg_t &arg, sv_dev_block_t at)
+template <typename MOVE, typename NUMBER>
+SV_DEV_FN void push_body(const sv_batch_arg_t &arg, const NUMBER &number, sv_dev_block_t at)
 {
     for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks)
-        push_share<MOVE>(arg, share, at);
+        push_share<MOVE>(arg, number, share, at);
 }
 
 /* A packet that lies in one piece. */

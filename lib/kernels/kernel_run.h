@@ -18,8 +18,8 @@ namespace {
 template <typename PUSH, typename PULL>
 SV_DEV_FN void run_body(const sv_run_arg_t &arg, sv_dev_block_t at)
 {
-    push_body<PUSH>(arg.push, at);
-    pull_body<PULL>(arg.pull, at);
+    push_body<PUSH>(arg.push, numbered_by_host{}, at);
+    pull_body<PULL>(arg.pull, numbered_by_host{}, at);
 }
 
 } // namespace

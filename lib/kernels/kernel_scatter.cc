@@ -24,7 +24,7 @@ SV_DEV_FN bool is_failed(const sv_batch_arg_t &arg, sv_dev_block_t at)
 SV_DEV_FN void scatter_body(const sv_batch_arg_t &arg, sv_dev_block_t at)
 {
     if (!is_failed(arg, at))
-        pull_body<layout_pull>(arg, at);
+        pull_body<layout_pull>(arg, numbered_by_host{}, at);
 }
 
 } // namespace

@@ -24,6 +24,9 @@ const sv_kernel_t sv_kernel_gather = {.name = "sv_gather", .soft = sv_gather_sof
 const sv_kernel_t sv_kernel_scatter = {.name = "sv_scatter", .soft = sv_scatter_soft, .early_start = true};
 const sv_kernel_t sv_kernel_run = {.name = "sv_run", .soft = sv_run_soft, .early_start = true};
 const sv_kernel_t sv_kernel_run_pieces = {.name = "sv_run_pieces", .soft = sv_run_pieces_soft, .early_start = true};
+const sv_kernel_t sv_kernel_replay = {.name = "sv_replay", .soft = sv_replay_soft, .early_start = true};
+const sv_kernel_t sv_kernel_replay_pieces = {
+    .name = "sv_replay_pieces", .soft = sv_replay_pieces_soft, .early_start = true};
 const sv_kernel_t sv_kernel_await = {.name = "sv_await", .soft = sv_await_soft};
 const sv_kernel_t sv_kernel_flip = {.name = "sv_flip", .soft = sv_flip_soft};
 const sv_kernel_t sv_kernel_delay = {.name = "sv_delay", .soft = sv_delay_soft};

@@ -31,6 +31,8 @@ extern const sv_kernel_t sv_kernel_gather; /* the same, and packed on the way: s
 extern const sv_kernel_t sv_kernel_scatter; /* the same as sv_pull, and unpacked on the way */
 extern const sv_kernel_t sv_kernel_run;    /* sv_run_arg_t: push and pull in one launch */
 extern const sv_kernel_t sv_kernel_run_pieces; /* the same of sv_gather and sv_scatter */
+extern const sv_kernel_t sv_kernel_replay; /* sv_run_arg_t: push, pull or both, of the epoch that the device is at */
+extern const sv_kernel_t sv_kernel_replay_pieces; /* the same of sv_gather and sv_scatter */
 extern const sv_kernel_t sv_kernel_await;  /* sv_await_arg_t: holds a stream until a word says so */
 extern const sv_kernel_t sv_kernel_delay;  /* sv_delay_arg_t: takes time */
 extern const sv_kernel_t sv_kernel_coll;   /* sv_coll_arg_t: collectives that reduce in slots; see coll_run.h */
@@ -58,6 +60,8 @@ void sv_gather_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_scatter_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_run_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_run_pieces_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_replay_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_replay_pieces_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_await_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_delay_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_coll_soft(const void *arg, unsigned block, unsigned nblocks);

@@ -37,11 +37,14 @@ static void suballocate_slots(suballocator_t *suballocator, sv_packet_t *p)
         p->slots[s].word = word + s;
 }
 
+enum { NUMBERS_WORD = 4 }; /* in the line of x->abort */
+
 /* One walk for measuring and for handing out, so that the two cannot differ. Words of one packet share a line: one
    device writes them, and one host looks. */
 static void suballocate_pinned(selvage_exchange_t *x, suballocator_t *suballocator)
 {
     x->abort = suballocate(suballocator, 64, 64);
+    x->numbers.words = x->abort ? x->abort + NUMBERS_WORD : NULL;
     for (uint32_t i = 0; i < x->nsends; i++) {
         sv_send_t *send = &x->sends[i];
         send->record = suballocate(suballocator, sizeof(sv_record_t), 64);
@@ -130,17 +133,21 @@ static selvage_status_t make_packets(selvage_exchange_t *x)
 static selvage_status_t make_scratch(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
-    size_t bytes = ((size_t)x->nsends + x->nrecvs) * sizeof(sv_digest_scratch_t);
+    size_t bytes = sizeof(sv_epoch_state_t) + ((size_t)x->nsends + x->nrecvs) * sizeof(sv_digest_scratch_t);
     void *block;
     SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &block));
     x->memory.scratch = block;
     x->memory.device_bytes += bytes;
-    sv_digest_scratch_t *scratch = block;
+    x->numbers.state = block;
+    sv_digest_scratch_t *scratch = (sv_digest_scratch_t *)(x->numbers.state + 1);
     for (uint32_t i = 0; i < x->nsends; i++)
         x->sends[i].p.scratch = scratch++;
     for (uint32_t i = 0; i < x->nrecvs; i++)
         x->recvs[i].p.scratch = scratch++;
     SV_TRY(SV_DEVICE_CALL(dev, fill_async, block, 0, bytes, x->streams.kernel));
+    SV_TRY(SV_DEVICE_CALL(dev, signal_async, &x->numbers.state->epoch, SV_EPOCH_UNTOLD, x->streams.kernel));
+    SV_TRY(SV_DEVICE_CALL(dev, signal_async, (uint64_t *)(void *)&x->numbers.state->words,
+                          (uint64_t)(uintptr_t)x->numbers.words, x->streams.kernel));
     /* Words lie in the slab too: what an earlier owner of the memory left must not look like an arrival. */
     if (x->memory.slab)
         SV_TRY(SV_DEVICE_CALL(dev, fill_async, x->memory.slab, 0, x->memory.slab_bytes, x->streams.kernel));

@@ -84,6 +84,8 @@ static sv_pull_item_t pull_item(const sv_recv_t *recv)
     item.arrived = own_address(p->x, &recv->words->arrived);
     item.verdict = sv_shared_device_address(&p->peer->segment, &recv->remote->verdict);
     if (p->in_place) {
+        item.grant = sv_shared_device_address(&p->peer->segment, &recv->remote->credit);
+        item.grant_count = p->nslots;
         item.src = recv->buf;
         item.count = p->nsegments;
         item.recorded = recv->device_line ? NULL : own_address(p->x, &recv->words->recorded);

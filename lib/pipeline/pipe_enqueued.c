@@ -339,7 +339,7 @@ void sv_enqueued_check(selvage_exchange_t *x)
 {
     if (late_epoch(x) && sv_exchange_state(x) != SV_EXCHANGE_POISONED)
         sv_progress_call(&x->comm->progress, check_gated, x);
-    if (x->enqueued.epoch && sv_exchange_state(x) == SV_EXCHANGE_IDLE)
+    if ((x->enqueued.epoch || x->numbers.shared) && sv_exchange_state(x) == SV_EXCHANGE_IDLE)
         sv_progress_call(&x->comm->progress, check_enqueued, x);
 }
 

@@ -319,10 +319,18 @@ typedef struct sv_exchange_enqueued {
     uint64_t gated_epoch;          /* the last that a progress thread ends; 0: none */
 } sv_exchange_enqueued_t;
 
+/* Epochs that kernels number: those of graphs, and of kernels of the user's; see pipe_epoch.h. Application thread. */
+typedef struct sv_exchange_numbers {
+    sv_epoch_state_t *state;       /* device; in the block of the scratch */
+    uint64_t *words;               /* pinned: SV_EPOCH_ENDED, SV_EPOCH_BEGUN */
+    bool shared;                   /* the device may number epochs; the host follows, and tells it of its own */
+    bool start_captured;           /* a start is in a graph whose enqueued wait has not been captured yet */
+} sv_exchange_numbers_t;
+
 /* Memory that commit makes. */
 typedef struct sv_exchange_memory {
     uint8_t *pinned;               /* staging slots, records, results: one block */
-    uint8_t *scratch;              /* device: one sv_digest_scratch_t per packet */
+    uint8_t *scratch;              /* device: a sv_epoch_state_t, and one sv_digest_scratch_t per packet */
     uint8_t *slab;                 /* device: receive slots of peer receives that are not registered, device words */
     sv_device_handle_t slab_handle;
     bool slab_exported;
@@ -391,12 +399,13 @@ struct selvage_exchange {
     bool unordered;                /* the streams of the exchange are not after the caller's yet: maybe none is used */
     uint64_t begun_epoch;          /* the last epoch in which streams.start_event was seen complete */
     uint64_t *abort;               /* pinned: not 0: kernels stop waiting; then two words more: the last epoch joined,
-                                      and that for which a stream was held in vain */
+                                      and that for which a stream was held in vain; then numbers.words */
     sv_work_t start_work;
 
     sv_exchange_streams_t streams;
     sv_exchange_batch_t batch;
     sv_exchange_enqueued_t enqueued;
+    sv_exchange_numbers_t numbers;
     sv_exchange_memory_t memory;
     sv_exchange_failure_t failure;
     sv_exchange_timing_t timing;

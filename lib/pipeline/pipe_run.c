@@ -12,6 +12,7 @@
 #include "base/base_log.h"
 #include "base/base_status.h"
 #include "pipeline/pipe_batch.h"
+#include "pipeline/pipe_epoch.h"
 #include "pipeline/pipe_phases.h"
 #include "pipeline/route.h"
 
@@ -359,6 +360,9 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     atomic_store_explicit(&x->comm->exchange_thread, (uintptr_t)sv_thread_binding(), memory_order_relaxed);
     sv_exchange_finish_gated(x);
     sv_enqueued_check(x);
+    selvage_status_t status = sv_epoch_catch_up(x, stream, true);
+    if (status != SELVAGE_SUCCESS)
+        return fail_call(x, status);
     switch (sv_exchange_state(x)) {
     case SV_EXCHANGE_BUILDING:
         return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_start: the exchange is not committed");
@@ -374,7 +378,9 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     x->mode = choose_epoch_mode(x);
     x->unordered = x->mode == SV_EPOCH_HOST_ONE_STREAM || x->mode == SV_EPOCH_DEVICE_ONE_STREAM;
     sv_exchange_order_others(x);
-    selvage_status_t status = x->layouts.packets ? sv_layouts_pack(x, stream) : SELVAGE_SUCCESS;
+    status = sv_epoch_tell(x, x->started + 1, stream);
+    if (status == SELVAGE_SUCCESS && x->layouts.packets)
+        status = sv_layouts_pack(x, stream);
     if (status == SELVAGE_SUCCESS && !x->unordered)
         status = SV_DEVICE_CALL(x->comm->dev, event_record, x->streams.start_event, stream);
     if (status != SELVAGE_SUCCESS)
@@ -424,6 +430,8 @@ selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream)
     note_host_ends(x);
     sv_prelaunch_note_end(x, stream, false);
     selvage_status_t queried = sv_enqueued_query(x);
+    if (queried == SELVAGE_SUCCESS)
+        queried = sv_epoch_catch_up(x, stream, false);
     if (queried == SELVAGE_IN_PROGRESS || sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         sv_progress_poll(&x->comm->progress);
     if (queried != SELVAGE_SUCCESS)
@@ -472,6 +480,8 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
         if (!sv_progress_poll(&x->comm->progress)) /* whom they wait for may wait for another exchange of this rank */
             sv_backoff(&backoff);
     }
+    if (queried == SELVAGE_SUCCESS)
+        queried = sv_epoch_catch_up(x, stream, true);
     if (queried != SELVAGE_SUCCESS)
         return fail_call(x, queried);
     sv_enqueued_check(x);

@@ -39,6 +39,8 @@ KERNEL_IMAGES(gather)
 KERNEL_IMAGES(scatter)
 KERNEL_IMAGES(run)
 KERNEL_IMAGES(run_pieces)
+KERNEL_IMAGES(replay)
+KERNEL_IMAGES(replay_pieces)
 KERNEL_IMAGES(runs)
 KERNEL_IMAGES(await)
 KERNEL_IMAGES(flip)
@@ -65,6 +67,8 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(scatter),
     KERNEL_ROWS(run),
     KERNEL_ROWS(run_pieces),
+    KERNEL_ROWS(replay),
+    KERNEL_ROWS(replay_pieces),
     KERNEL_ROWS(runs),
     KERNEL_ROWS(await),
     KERNEL_ROWS(flip),

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How the host's count of epochs and the device's follow each other; see pipe_epoch.h. */
+#include "pipeline/pipe_epoch.h"
+
+#include "base/base_clock.h"
+#include "base/base_status.h"
+#include "pipeline/pipe_phases.h"
+#include "pipeline/route.h"
+
+static uint64_t ended_epoch(const selvage_exchange_t *x)
+{
+    /* Partner: the store in epoch_end(). What came before it is ordered by the stream that was waited for. */
+    return __atomic_load_n(x->numbers.words + SV_EPOCH_ENDED, __ATOMIC_ACQUIRE);
+}
+
+/* Slots that take turns have leave for the first epochs from the host's first start, which may never come. */
+static void give_first_leave(selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        sv_recv_t *recv = &x->recvs[i];
+        const sv_packet_t *p = &recv->p;
+        if (sv_packet_stays_on_device(p) && p->kernel_copy && !p->in_place) /* partner: batch_await() of a push */
+            __atomic_store_n(&recv->remote->credit, sv_word(p->nslots, 0, 1), __ATOMIC_RELEASE);
+    }
+}
+
+selvage_status_t sv_epoch_share(selvage_exchange_t *x, const char *call, sv_epoch_state_t **state_out)
+{
+    switch (sv_exchange_state(x)) {
+    case SV_EXCHANGE_BUILDING:
+        return sv_error(SELVAGE_ERR_STATE, "%s: the exchange is not committed", call);
+    case SV_EXCHANGE_RUNNING:
+        return sv_error(SELVAGE_ERR_STATE, "%s: epoch %llu is not complete; wait for it first", call,
+                        (unsigned long long)x->started);
+    case SV_EXCHANGE_POISONED:
+        return sv_exchange_first_error(x);
+    case SV_EXCHANGE_IDLE:
+        break;
+    }
+    *state_out = x->numbers.state;
+    if (x->numbers.shared)
+        return SELVAGE_SUCCESS;
+    if (x->started == 0)
+        give_first_leave(x);
+    /* Partner: the load in epoch_next(): nobody has been given a kernel that asks before this call returns. */
+    __atomic_store_n(x->numbers.words + SV_EPOCH_BEGUN, x->started, __ATOMIC_RELEASE);
+    x->numbers.shared = true;
+    return SELVAGE_SUCCESS;
+}
+
+static void count_epochs(void *arg)
+{
+    selvage_exchange_t *x = arg;
+    const uint64_t ended = ended_epoch(x);
+    if (sv_exchange_state(x) == SV_EXCHANGE_IDLE && ended > x->epoch)
+        x->epoch = x->started = ended;
+    if (sv_exchange_state(x) == SV_EXCHANGE_IDLE)
+        sv_recovery_begin_lost(x);
+}
+
+selvage_status_t sv_epoch_catch_up(selvage_exchange_t *x, void *stream, bool waits)
+{
+    sv_backoff_t backoff = {.max_sleep_us = 100, .oversubscribed = x->comm->topology.oversubscribed};
+    selvage_status_t status;
+    if (!x->numbers.shared || sv_exchange_state(x) != SV_EXCHANGE_IDLE)
+        return SELVAGE_SUCCESS;
+    /* Kernels have the deadline. Whom they wait for may wait for another exchange of this rank. */
+    while ((status = SV_DEVICE_CALL(x->comm->dev, stream_query, stream)) == SELVAGE_IN_PROGRESS && waits)
+        if (!sv_progress_poll(&x->comm->progress))
+            sv_backoff(&backoff);
+    if (status != SELVAGE_SUCCESS)
+        return status;
+    sv_progress_call(&x->comm->progress, count_epochs, x);
+    sv_enqueued_check(x);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_epoch_tell(const selvage_exchange_t *x, uint64_t epoch, void *stream)
+{
+    return x->numbers.shared ? SV_DEVICE_CALL(x->comm->dev, signal_async, &x->numbers.state->epoch, epoch, stream)
+                             : SELVAGE_SUCCESS;
+}
+
+uint64_t sv_epoch_count(const selvage_exchange_t *x)
+{
+    const uint64_t ended = x->numbers.shared ? ended_epoch(x) : 0;
+    return ended > x->started ? ended : x->started;
+}
+
+selvage_status_t sv_epoch_inject(const selvage_exchange_t *x, uint64_t epoch, uint32_t send, uint32_t kind)
+{
+    sv_device_t *dev = x->comm->dev;
+    sv_epoch_state_t *state = x->numbers.state;
+    /* The words of a pair lie beside each other, and in the byte order that all these devices have. */
+    SV_TRY(SV_DEVICE_CALL(dev, fill_async, &state->fault_kind, (int)kind, 1, x->streams.kernel));
+    SV_TRY(SV_DEVICE_CALL(dev, signal_async, (uint64_t *)(void *)&state->fault_packet, send, x->streams.kernel));
+    SV_TRY(SV_DEVICE_CALL(dev, signal_async, &state->fault_epoch, epoch, x->streams.kernel));
+    return SV_DEVICE_CALL(dev, stream_sync, x->streams.kernel);
+}
