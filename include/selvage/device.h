@@ -164,6 +164,37 @@ selvage_status_t selvage_event_query(selvage_device_t *dev, selvage_event_t *eve
 /** @brief Blocks until what was before the last record is complete; not at all if there is none. @return as above */
 selvage_status_t selvage_event_synchronize(selvage_device_t *dev, selvage_event_t *event);
 
+/**
+ * What was captured of a stream (opaque): a native cudaGraphExec_t or hipGraphExec_t, or what soft has in its place.
+ *
+ * For portable programs and tests. Programs with a GPU runtime of their own capture by its calls; Selvage notices.
+ * Which of its calls may be captured their own pages say.
+ */
+typedef struct selvage_graph selvage_graph_t;
+
+/**
+ * @brief Begins to capture: what is enqueued on @p stream from now on is recorded and not run. Does not block.
+ * @param[in] stream  not the default stream
+ * @return ERR_ARGUMENT, ERR_DEVICE (it is being captured already), ERR_MEMORY
+ */
+selvage_status_t selvage_graph_begin(selvage_device_t *dev, void *stream);
+
+/**
+ * @brief Ends the capture and makes a graph of it, ready to be launched. Does not wait for the device.
+ *
+ * The capture is over even if this fails. On soft, events cannot be captured: a graph is one stream.
+ *
+ * @param[out] graph_out  freed by selvage_graph_destroy()
+ * @return ERR_ARGUMENT, ERR_DEVICE (not being captured, or what was captured makes no graph), ERR_MEMORY
+ */
+selvage_status_t selvage_graph_end(selvage_device_t *dev, void *stream, selvage_graph_t **graph_out);
+
+/** @brief Runs all of it on @p stream, once for each call. Returns at once; stream-ordered. @return ERR_DEVICE, ... */
+selvage_status_t selvage_graph_launch(selvage_device_t *dev, selvage_graph_t *graph, void *stream);
+
+/** @brief Frees a graph; launches under way go on. Accepts NULL. */
+void selvage_graph_destroy(selvage_device_t *dev, selvage_graph_t *graph);
+
 /** @brief Blocks until all work of this process on the device is complete, whatever its stream. @return as above */
 selvage_status_t selvage_device_synchronize(selvage_device_t *dev);
 

@@ -196,6 +196,38 @@ selvage_status_t selvage_event_synchronize(selvage_device_t *dev, selvage_event_
     return status;
 }
 
+selvage_status_t selvage_graph_begin(selvage_device_t *dev, void *stream)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(stream, "stream: must not be NULL");
+    return SV_DEVICE_CALL(dev, graph_begin, stream);
+}
+
+selvage_status_t selvage_graph_end(selvage_device_t *dev, void *stream, selvage_graph_t **graph_out)
+{
+    void *graph = NULL;
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(stream, "stream: must not be NULL");
+    CHECK_ARGUMENT(graph_out, "graph_out: must not be NULL");
+    selvage_status_t status = SV_DEVICE_CALL(dev, graph_end, stream, &graph);
+    if (status == SELVAGE_SUCCESS)
+        *graph_out = graph;
+    return status;
+}
+
+selvage_status_t selvage_graph_launch(selvage_device_t *dev, selvage_graph_t *graph, void *stream)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(graph, "graph: must not be NULL");
+    return SV_DEVICE_CALL(dev, graph_launch, graph, stream);
+}
+
+void selvage_graph_destroy(selvage_device_t *dev, selvage_graph_t *graph)
+{
+    if (dev && graph)
+        SV_DEVICE_CALL(dev, graph_destroy, graph);
+}
+
 selvage_status_t selvage_device_synchronize(selvage_device_t *dev)
 {
     CHECK_ARGUMENT(dev, "dev: must not be NULL");

@@ -25,7 +25,7 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 16, SV_KERNEL_ARG_BYTES = 1280, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 17, SV_KERNEL_ARG_BYTES = 1280, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /*
  * A kernel of the library: its name in code objects, and its body for soft, whose arg points at the argument struct.
@@ -141,6 +141,14 @@ typedef struct sv_device_ops {
     /* Makes the device current in the calling thread, where it stays. The library's own threads call it. Else every
        call would switch to the device and back, and make a context on the GPU that threads begin with. */
     selvage_status_t (*make_current)(sv_device_t *dev);
+    /* From begin to end what is enqueued on the stream is not run but recorded, and so is what this thread enqueues on
+       others that it orders after it; the end makes a graph of it that can be launched any number of times. A launch is
+       work of its stream, ordered as any other. After a failed end there is no graph, and no capture. */
+    selvage_status_t (*graph_begin)(sv_device_t *dev, void *stream);
+    selvage_status_t (*graph_end)(sv_device_t *dev, void *stream, void **graph_out);
+    selvage_status_t (*graph_launch)(sv_device_t *dev, void *graph, void *stream);
+    /* Launches that are under way go on. */
+    void (*graph_destroy)(sv_device_t *dev, void *graph);
 } sv_device_ops_t;
 
 /* First member of every device; set once, when it is opened. */

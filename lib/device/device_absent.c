@@ -54,6 +54,9 @@ REFUSED(open_memory, (sv_device_t *dev, const sv_device_handle_t *handle, void *
         (void)handle, (void)base_out, (void)bytes_out)
 REFUSED(malloc_fine, (sv_device_t *dev, size_t bytes, void **ptr_out), (void)bytes, (void)ptr_out)
 REFUSED(peer_access, (sv_device_t *dev, const char *bus_id, int *possible_out), (void)bus_id, (void)possible_out)
+REFUSED(graph_begin, (sv_device_t *dev, void *stream), (void)stream)
+REFUSED(graph_end, (sv_device_t *dev, void *stream, void **graph_out), (void)stream, (void)graph_out)
+REFUSED(graph_launch, (sv_device_t *dev, void *graph, void *stream), (void)graph, (void)stream)
 REFUSED(device_sync, (sv_device_t *dev), (void)0)
 
 IGNORED(close, (sv_device_t *dev), (void)0)
@@ -63,6 +66,7 @@ IGNORED(host_unregister, (sv_device_t *dev, void *ptr), (void)ptr)
 IGNORED(stream_destroy, (sv_device_t *dev, void *stream), (void)stream)
 IGNORED(event_destroy, (sv_device_t *dev, sv_event_t *event), (void)event)
 IGNORED(close_memory, (sv_device_t *dev, void *base), (void)base)
+IGNORED(graph_destroy, (sv_device_t *dev, void *graph), (void)graph)
 IGNORED(range_push, (sv_device_t *dev, const char *name), (void)name)
 IGNORED(range_pop, (sv_device_t *dev), (void)0)
 
@@ -128,6 +132,10 @@ static const sv_device_ops_t absent_ops = {
     .stream_is_capturing = absent_stream_is_capturing,
     .device_sync = absent_device_sync,
     .make_current = absent_make_current,
+    .graph_begin = absent_graph_begin,
+    .graph_end = absent_graph_end,
+    .graph_launch = absent_graph_launch,
+    .graph_destroy = absent_graph_destroy,
 };
 
 static sv_device_t absent_device = {.ops = &absent_ops, .launch_blocks = 1};

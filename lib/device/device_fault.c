@@ -95,6 +95,11 @@ NEVER_FAILS(close_memory, (sv_device_t *dev, void *base), (inner, base))
 NEVER_FAILS(range_push, (sv_device_t *dev, const char *name), (inner, name))
 NEVER_FAILS(range_pop, (sv_device_t *dev), (inner))
 
+CAN_FAIL(graph_begin, SELVAGE_ERR_DEVICE, (sv_device_t *dev, void *stream), (inner, stream))
+CAN_FAIL(graph_end, SELVAGE_ERR_DEVICE, (sv_device_t *dev, void *stream, void **graph_out), (inner, stream, graph_out))
+CAN_FAIL(graph_launch, SELVAGE_ERR_DEVICE, (sv_device_t *dev, void *graph, void *stream), (inner, graph, stream))
+NEVER_FAILS(graph_destroy, (sv_device_t *dev, void *graph), (inner, graph))
+
 ASKS(selvage_status_t, peer_access, (sv_device_t *dev, const char *bus_id, int *possible_out),
      (inner, bus_id, possible_out))
 ASKS(sv_memory_kind_t, memory_kind, (sv_device_t *dev, const void *ptr, size_t bytes), (inner, ptr, bytes))
@@ -137,6 +142,10 @@ static const sv_device_ops_t fault_ops = {
     .stream_is_capturing = fault_stream_is_capturing,
     .device_sync = fault_device_sync,
     .make_current = fault_make_current,
+    .graph_begin = fault_graph_begin,
+    .graph_end = fault_graph_end,
+    .graph_launch = fault_graph_launch,
+    .graph_destroy = fault_graph_destroy,
 };
 
 selvage_status_t sv_device_fault_wrap(sv_device_t **dev_inout)

@@ -34,6 +34,10 @@ static inline bool sv_hip_can_start_early(int device)
     (void)device;
     return false;
 }
+static inline bool sv_hip_can_start_early_in_graphs(void)
+{
+    return false;
+}
 static inline bool sv_hip_is_default(hipStream_t stream)
 {
     return stream == NULL;
@@ -62,6 +66,8 @@ typedef cudaError_t hipError_t;
 typedef cudaStream_t hipStream_t;
 typedef cudaEvent_t hipEvent_t;
 typedef enum cudaStreamCaptureStatus hipStreamCaptureStatus;
+typedef cudaGraph_t hipGraph_t;
+typedef cudaGraphExec_t hipGraphExec_t;
 typedef cudaIpcMemHandle_t hipIpcMemHandle_t;
 typedef CUmodule hipModule_t;
 typedef CUfunction hipFunction_t;
@@ -73,6 +79,7 @@ typedef CUdeviceptr hipDeviceptr_t;
 #define hipErrorUnknown cudaErrorUnknown
 #define hipErrorStreamCaptureImplicit cudaErrorStreamCaptureImplicit
 #define hipStreamCaptureStatusNone cudaStreamCaptureStatusNone
+#define hipStreamCaptureModeThreadLocal cudaStreamCaptureModeThreadLocal
 #define hipMemcpyDefault cudaMemcpyDefault
 #define hipStreamNonBlocking cudaStreamNonBlocking
 #define hipEventDisableTiming cudaEventDisableTiming
@@ -111,6 +118,12 @@ typedef CUdeviceptr hipDeviceptr_t;
 #define hipDeviceSynchronize cudaDeviceSynchronize
 #define hipStreamWaitEvent cudaStreamWaitEvent
 #define hipStreamIsCapturing cudaStreamIsCapturing
+#define hipStreamBeginCapture cudaStreamBeginCapture
+#define hipStreamEndCapture cudaStreamEndCapture
+#define hipGraphInstantiateWithFlags cudaGraphInstantiateWithFlags
+#define hipGraphLaunch cudaGraphLaunch
+#define hipGraphDestroy cudaGraphDestroy
+#define hipGraphExecDestroy cudaGraphExecDestroy
 #define hipEventCreateWithFlags cudaEventCreateWithFlags
 #define hipEventDestroy cudaEventDestroy
 #define hipEventRecord cudaEventRecord
@@ -179,6 +192,14 @@ static inline bool sv_hip_can_start_early(int index)
 {
     int major = 0;
     return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) == cudaSuccess && major >= 9;
+}
+/* Whether captures take such launches: edges of that kind came to graphs with CUDA 12.3. */
+static inline bool sv_hip_can_start_early_in_graphs(void)
+{
+    enum { CUDA_12_3 = 12030 };
+    int driver = 0, runtime = 0;
+    return cudaDriverGetVersion(&driver) == cudaSuccess && cudaRuntimeGetVersion(&runtime) == cudaSuccess &&
+           driver >= CUDA_12_3 && runtime >= CUDA_12_3;
 }
 /* Copies up of fewer bytes are written by the front end of a stream and not by a copy engine. Where processes share the
    GPU it has to wait for the turn of its process. Two rows of half the length go by a copy engine. Measured on an H200:

@@ -106,15 +106,6 @@ static selvage_status_t hip_make_current(sv_device_t *dev)
     return sv_hip_status(hip_of(dev), hipSetDevice(hip_of(dev)->index), "hipSetDevice");
 }
 
-/* The default stream answers with an error while another stream that orders itself with it is captured. */
-static bool stream_is_capturing(sv_device_t *dev, void *stream)
-{
-    hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
-    hipError_t error = HIP_RUN(hip_of(dev), hipStreamIsCapturing((hipStream_t)stream, &capture));
-    hip_ignore(error);
-    return error == hipErrorStreamCaptureImplicit || (error == hipSuccess && capture != hipStreamCaptureStatusNone);
-}
-
 /* Two rows without a gap, so that a copy engine copies them. Of an odd number of bytes the last two go once more. */
 static selvage_status_t copy_rows(sv_device_t *dev, char *dst, const char *src, size_t bytes, void *stream)
 {
@@ -211,9 +202,13 @@ static const sv_device_ops_t hip_ops = {
     .peer_access = peer_access,
     .memory_kind = sv_hip_memory_kind,
     .memory_id = sv_hip_memory_id,
-    .stream_is_capturing = stream_is_capturing,
+    .stream_is_capturing = sv_hip_stream_is_capturing,
     .device_sync = device_sync,
     .make_current = hip_make_current,
+    .graph_begin = sv_hip_graph_begin,
+    .graph_end = sv_hip_graph_end,
+    .graph_launch = sv_hip_graph_launch,
+    .graph_destroy = sv_hip_graph_destroy,
 };
 
 /* With the GPU current. */
@@ -232,6 +227,7 @@ static selvage_status_t prepare_device(hip_device_t *dev)
     dev->pid_space = sv_hip_pid_space();
     dev->writes_words = sv_hip_can_write_words(dev->index);
     dev->starts_early = sv_hip_can_start_early(dev->index);
+    dev->starts_early_in_graphs = dev->starts_early && sv_hip_can_start_early_in_graphs();
     dev->inline_bytes = SV_HIP_INLINE_BYTES;
     dev->base.kernel_host_bytes = 1 << 20;
     dev->base.kernel_peer_bytes = 4 << 20;

@@ -73,6 +73,8 @@ selvage_status_t sv_hip_launch(sv_device_t *dev, const sv_kernel_t *kernel, cons
     hip_device_t *hip = hip_of(dev);
     /* The default stream waits for all others. */
     bool early = kernel->early_start && hip->starts_early && !sv_hip_is_default((hipStream_t)stream);
+    if (early && !hip->starts_early_in_graphs)
+        early = !sv_hip_stream_is_capturing(dev, stream);
     unsigned lanes = kernel->lanes > 0 ? kernel->lanes : HIP_LANES;
     return launch_by_name(hip, kernel->name, arg, nblocks, lanes, early, stream);
 }

@@ -28,6 +28,7 @@ typedef struct hip_device {
     uint64_t pid_space;           /* in which this process has its number: containers number theirs alike */
     size_t inline_bytes;          /* copies up of fewer bytes take no copy engine */
     bool starts_early;            /* kernels can be brought in before the one ahead of them is complete */
+    bool starts_early_in_graphs;  /* and captured so */
     hip_kernel_t kernel[HIP_KERNELS_MAX];
     unsigned nkernels;
 #if defined(__HIP_PLATFORM_AMD__)
@@ -109,6 +110,11 @@ selvage_status_t sv_hip_launch(sv_device_t *dev, const sv_kernel_t *kernel, cons
                                unsigned nblocks, void *stream);
 selvage_status_t sv_hip_signal(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream);
 selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream);
+bool sv_hip_stream_is_capturing(sv_device_t *dev, void *stream);
+selvage_status_t sv_hip_graph_begin(sv_device_t *dev, void *stream);
+selvage_status_t sv_hip_graph_end(sv_device_t *dev, void *stream, void **graph_out);
+selvage_status_t sv_hip_graph_launch(sv_device_t *dev, void *graph, void *stream);
+void sv_hip_graph_destroy(sv_device_t *dev, void *graph);
 selvage_status_t sv_hip_malloc(sv_device_t *dev, size_t bytes, void **ptr_out);
 uint64_t sv_hip_pid_space(void); /* a call of the system */
 selvage_status_t sv_hip_malloc_fine(sv_device_t *dev, size_t bytes, void **ptr_out);

@@ -55,6 +55,7 @@ static void soft_stream_destroy_op(sv_device_t *dev, void *stream)
 
 static selvage_status_t soft_stream_sync_op(sv_device_t *dev, void *stream)
 {
+    SV_TRY(soft_refuse_captured(soft_stream_of(dev, stream), "synchronisation"));
     soft_stream_sync(soft_stream_of(dev, stream));
     return SELVAGE_SUCCESS;
 }
@@ -78,13 +79,6 @@ static selvage_status_t soft_peer_access(sv_device_t *dev, const char *bus_id, i
         return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "the software device does not see GPU %s", bus_id);
     *possible_out = 1;
     return SELVAGE_SUCCESS;
-}
-
-/* There are no graphs here. */
-static bool soft_stream_is_capturing(sv_device_t *dev, void *stream)
-{
-    (void)dev, (void)stream;
-    return false;
 }
 
 /* There is one, and it is current everywhere. */
@@ -131,6 +125,10 @@ static const sv_device_ops_t soft_ops = {
     .stream_is_capturing = soft_stream_is_capturing,
     .device_sync = soft_device_sync,
     .make_current = soft_make_current,
+    .graph_begin = soft_graph_begin,
+    .graph_end = soft_graph_end,
+    .graph_launch = soft_graph_launch,
+    .graph_destroy = soft_graph_destroy,
 };
 
 selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)

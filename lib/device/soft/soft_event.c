@@ -97,6 +97,7 @@ selvage_status_t soft_event_record(sv_device_t *dev, sv_event_t *event, void *ha
 {
     const soft_stream_t *stream = soft_stream_of(dev, handle);
     uint64_t mark = 0;
+    SV_TRY(soft_refuse_captured(stream, "an event"));
     /* The caller's own operations precede this load in his program, so that relaxed is enough for them. */
     if (!stream->inlined)
         mark = (uint64_t)stream->id << SOFT_MARK_SHIFT | atomic_load_explicit(&stream->tail, memory_order_relaxed);
@@ -115,6 +116,7 @@ selvage_status_t soft_event_query(sv_device_t *dev, sv_event_t *event)
 selvage_status_t soft_stream_query(sv_device_t *dev, void *handle)
 {
     const soft_stream_t *stream = soft_stream_of(dev, handle);
+    SV_TRY(soft_refuse_captured(stream, "a query"));
     /* As in soft_event_record(). */
     return stream->inlined || is_done(stream->progress, atomic_load_explicit(&stream->tail, memory_order_relaxed))
                ? SELVAGE_SUCCESS
@@ -132,6 +134,7 @@ selvage_status_t soft_stream_wait_event(sv_device_t *dev, void *handle, sv_event
     soft_stream_t *stream = soft_stream_of(dev, handle);
     uint64_t mark = atomic_load_explicit(&event->mark, memory_order_relaxed);
     soft_progress_t *progress = mark_progress(mark);
+    SV_TRY(soft_refuse_captured(stream, "a wait"));
     /* What is complete already, or comes earlier in the same stream, needs no waiting. */
     if (is_done(progress, mark_position(mark)) || progress == stream->progress)
         return SELVAGE_SUCCESS;

@@ -90,7 +90,7 @@ static selvage_status_t helper_append(soft_stream_t *stream, soft_helper_t **lin
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t helpers_grow(soft_stream_t *stream, unsigned wanted)
+selvage_status_t soft_helpers_grow(soft_stream_t *stream, unsigned wanted)
 {
     selvage_status_t status = SELVAGE_SUCCESS;
     pthread_mutex_lock(&stream->grow);
@@ -127,8 +127,10 @@ selvage_status_t soft_launch(sv_device_t *dev, const sv_kernel_t *kernel, const 
     if (arg_bytes > SV_KERNEL_ARG_BYTES || nblocks == 0 || nblocks > SOFT_BLOCKS_MAX)
         return sv_error(SELVAGE_ERR_DEVICE, "soft: kernel %s cannot be launched with %zu bytes of arguments, %u blocks",
                         kernel->name, arg_bytes, nblocks);
-    if (nblocks > 1 && !stream->inlined)
-        SV_TRY(helpers_grow(stream, nblocks - 1));
+    if (stream->capture)
+        soft_graph_note_blocks(stream->capture, nblocks);
+    else if (nblocks > 1 && !stream->inlined)
+        SV_TRY(soft_helpers_grow(stream, nblocks - 1));
     soft_op_t *op = soft_op_begin(stream);
     op->run = nblocks == 1 ? run_one : run_blocks;
     op->u.kernel.body = kernel->soft;

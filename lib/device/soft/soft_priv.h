@@ -77,6 +77,7 @@ typedef struct soft_link {
 } soft_link_t;
 
 typedef struct soft_stream soft_stream_t;
+typedef struct soft_graph soft_graph_t;
 
 typedef struct soft_device {
     sv_device_t base;
@@ -140,6 +141,7 @@ struct soft_stream {
     soft_device_t *dev;
     sv_list_t link;                  /* among the process's streams with workers */
     bool inlined;
+    soft_graph_t *capture;           /* what is enqueued goes there in place of the ring; NULL: it is executed */
     unsigned id;                     /* of its progress word */
     soft_progress_t *progress;
     soft_op_t *ops;                  /* SOFT_RING_OPS, one if inlined; owned */
@@ -196,8 +198,21 @@ selvage_status_t soft_delay_async(sv_device_t *dev, double us, void *stream);
 
 selvage_status_t soft_launch(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
                              unsigned nblocks, void *stream);
+/* Starts helpers until there are so many. */
+selvage_status_t soft_helpers_grow(soft_stream_t *stream, unsigned wanted);
 /* Ends and frees the helpers of a stream at rest. */
 void soft_helpers_destroy(soft_stream_t *stream);
+
+/* Graphs. An operation of a capture, which the caller fills; and how many blocks a launch in it has. */
+soft_op_t *soft_graph_add(soft_graph_t *graph);
+void soft_graph_note_blocks(soft_graph_t *graph, unsigned nblocks);
+/* ERR_DEVICE for what cannot be captured, as GPUs refuse it. */
+selvage_status_t soft_refuse_captured(const soft_stream_t *stream, const char *call);
+selvage_status_t soft_graph_begin(sv_device_t *dev, void *stream);
+selvage_status_t soft_graph_end(sv_device_t *dev, void *stream, void **graph_out);
+selvage_status_t soft_graph_launch(sv_device_t *dev, void *graph, void *stream);
+void soft_graph_destroy(sv_device_t *dev, void *graph);
+bool soft_stream_is_capturing(sv_device_t *dev, void *stream);
 
 selvage_status_t soft_malloc(sv_device_t *dev, size_t bytes, void **ptr_out);
 void soft_free(sv_device_t *dev, void *ptr);

@@ -50,6 +50,8 @@ static bool slot_free(const void *arg)
 
 soft_op_t *soft_op_begin(soft_stream_t *stream)
 {
+    if (stream->capture)
+        return soft_graph_add(stream->capture);
     if (stream->inlined)
         return stream->ops;
     uint64_t position = atomic_load_explicit(&stream->tail, memory_order_relaxed);
@@ -73,6 +75,8 @@ soft_op_t *soft_op_begin(soft_stream_t *stream)
 
 void soft_op_publish(soft_stream_t *stream, soft_op_t *op)
 {
+    if (stream->capture)
+        return;
     if (stream->inlined) {
         op->run(stream, op);
         return;
@@ -187,6 +191,8 @@ void soft_stream_destroy(soft_stream_t *stream)
 {
     if (!stream)
         return;
+    if (stream->capture)
+        soft_graph_destroy(&stream->dev->base, stream->capture);
     if (!stream->inlined) {
         pthread_mutex_lock(&table.lock);
         sv_list_remove(&stream->link);
