@@ -52,6 +52,7 @@ static const setting_t settings[] = {
     {"stop_epoch", VALUE_U64, offsetof(reading_t, fault.stop_epoch)},
     {"never", VALUE_U64, offsetof(reading_t, fault.never_epoch)},
     {"epochs", VALUE_U64, offsetof(reading_t, fault.epochs)},
+    {"graph", VALUE_U64, offsetof(reading_t, fault.graph_epoch)},
     {"alloc", VALUE_CALL, SV_FAULT_CALL_ALLOC},
     {"device", VALUE_CALL, SV_FAULT_CALL_DEVICE},
     {"wire", VALUE_CALL, SV_FAULT_CALL_WIRE},
@@ -152,7 +153,7 @@ selvage_status_t sv_fault_parse(const char *spec, int rank, sv_fault_t *fault_ou
         sum += reading.fault.probability[kind];
     if (sum > 1 + 1e-9)
         return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_FAULT: the probabilities add up to %g; wanted at most 1", sum);
-    reading.fault.armed = sum > 0;
+    reading.fault.armed = sum > 0 && reading.fault.graph_epoch == 0;
     uint64_t state = (uint64_t)reading.seed;
     state = draw_random(&state) + (uint64_t)(int64_t)rank;
     reading.fault.random = draw_random(&state);

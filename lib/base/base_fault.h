@@ -14,6 +14,8 @@
  *   map=N ipc=N       fail the Nth mapping of other ranks' host memory, or device memory; '+' as above
  *   stop_ms=M stop_epoch=E    the rank stands still for M ms when it starts epoch E of an exchange
  *   never=E           the rank never sends anything in epoch E of an exchange
+ *   graph=E           corrupt a packet in epoch E of an exchange if a graph replays it, and none else: the one that only
+ *                     names (or the first), in the way of flip, swap, replay and drop that has a probability
  *
  * Packet faults are decided here and done by the routes, after the digest was computed.
  */
@@ -53,6 +55,7 @@ typedef struct sv_fault {
     uint32_t delay_ms, attempts, stop_ms;
     int64_t only_index;                      /* -1: every packet */
     uint64_t stop_epoch, never_epoch;        /* 0: no */
+    uint64_t graph_epoch;                    /* 0: packet faults are those of epochs that the host starts */
     uint64_t epochs;                         /* 0: no limit; kept by whoever knows the epoch */
     uint64_t random;                         /* generator state */
     uint64_t injected[SV_FAULT_KINDS];       /* counts, for reports */

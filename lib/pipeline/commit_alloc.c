@@ -7,6 +7,7 @@
 #include "base/base_status.h"
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
+#include "pipeline/pipe_epoch.h"
 #include "pipeline/pipe_phases.h"
 #include "pipeline/route.h"
 #include "transfer/transfer_pool.h"
@@ -200,6 +201,7 @@ selvage_status_t sv_commit_alloc(selvage_exchange_t *x)
     SV_TRY(make_pinned(x));
     sv_prelaunch_decide(x);
     SV_TRY(make_scratch(x));
+    SV_TRY(sv_epoch_arm_fault(x));
     SV_TRY(sv_layouts_upload(x));
     return sv_batch_make_items(x);
 }

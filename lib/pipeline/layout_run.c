@@ -103,6 +103,18 @@ selvage_status_t sv_layouts_finish(selvage_exchange_t *x, void *stream)
     return SV_DEVICE_CALL(x->comm->dev, stream_wait_event, stream, x->layouts.event);
 }
 
+selvage_status_t sv_layouts_capture_pack(selvage_exchange_t *x, void *stream)
+{
+    sv_batch_arg_t arg = begin_layout_launch(x, x->layouts.pack_items, 0);
+    return launch_all_layouts(x, &sv_kernel_gather, &arg, x->layouts.packs, x->layouts.npacks, stream);
+}
+
+selvage_status_t sv_layouts_capture_unpack(selvage_exchange_t *x, void *stream)
+{
+    sv_batch_arg_t arg = begin_layout_launch(x, x->layouts.unpack_items, SV_BATCH_UNLESS_FAILED);
+    return launch_all_layouts(x, &sv_kernel_scatter, &arg, x->layouts.unpacks, x->layouts.nunpacks, stream);
+}
+
 bool sv_layouts_under_way(const selvage_exchange_t *x)
 {
     return x->layouts.launched &&
@@ -231,6 +243,10 @@ selvage_status_t sv_exchange_rebind(selvage_exchange_t *x, void *const *bases, u
     if (!x->layouts.bases_there) /* nothing here has a layout */
         return first_bases(x, bases, count);
     SV_TRY(check_bases(x, bases, count));
+    /* What was captured has few addresses in its launches, but of many the table, which would be overwritten. */
+    if (x->numbers.shared && x->layouts.nbases > SV_BATCH_BASES)
+        return sv_error(SELVAGE_ERR_STATE, "more than %d addresses cannot be changed after a capture",
+                        SV_BATCH_BASES - 1);
     uint8_t *const *before = x->layouts.bases_there;
     for (uint32_t i = 0; i < count; i++)
         x->layouts.bases[i + 1] = bases[i];

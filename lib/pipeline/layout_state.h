@@ -64,6 +64,9 @@ selvage_status_t sv_layouts_unpack(struct selvage_exchange *x, void *stream, boo
 void sv_layouts_give_bases(const struct selvage_exchange *x, sv_batch_arg_t *arg);
 /* The same for a host that has seen the end of the epoch. What another stream was given to unpack is waited for. */
 selvage_status_t sv_layouts_finish(struct selvage_exchange *x, void *stream);
+/* The same two passes into a graph, which keep nothing for later. */
+selvage_status_t sv_layouts_capture_pack(struct selvage_exchange *x, void *stream);
+selvage_status_t sv_layouts_capture_unpack(struct selvage_exchange *x, void *stream);
 /* Whether a packing or unpacking is under way on a stream of the caller's. */
 bool sv_layouts_under_way(const struct selvage_exchange *x);
 

@@ -17,6 +17,11 @@ enum { DEVICE_SHARE = 2 };
 /* The kernels of runs have twice as many registers. */
 enum { RUN_SHARE = 2 * DEVICE_SHARE };
 
+unsigned sv_batch_run_blocks(const selvage_exchange_t *x)
+{
+    return (x->comm->dev->launch_blocks + RUN_SHARE - 1) / RUN_SHARE;
+}
+
 /* --- items -------------------------------------------------------------------------------------------------------- */
 
 static void *own_address(const selvage_exchange_t *x, void *ptr)
@@ -139,7 +144,7 @@ selvage_status_t sv_batch_make_items(selvage_exchange_t *x)
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
-static void begin_batch(const selvage_exchange_t *x, const sv_batch_how_t *how, const void *items, sv_batch_arg_t *arg)
+void sv_batch_begin(const selvage_exchange_t *x, const sv_batch_how_t *how, const void *items, sv_batch_arg_t *arg)
 {
     arg->items = items;
     arg->abort = x->abort;
@@ -152,7 +157,7 @@ static void begin_batch(const selvage_exchange_t *x, const sv_batch_how_t *how, 
     arg->first_block[0] = 0;
 }
 
-static void add_to_batch(sv_batch_arg_t *arg, const sv_packet_t *p, uint64_t share_bytes)
+void sv_batch_add(sv_batch_arg_t *arg, const sv_packet_t *p, uint64_t share_bytes)
 {
     const sv_device_t *dev = p->x->comm->dev;
     const uint32_t n = arg->npackets++;
@@ -296,12 +301,12 @@ selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *
     sv_batch_arg_t arg = {0};
     const sv_packet_t *last = NULL;
     const uint64_t share_bytes = sv_batch_share_bytes(due_push_bytes(x), x->batch.npush_due, blocks_at_most(x));
-    begin_batch(x, how, x->batch.push_items, &arg);
+    sv_batch_begin(x, how, x->batch.push_items, &arg);
     for (uint32_t i = 0; i < x->batch.npush_due; i++) {
         const sv_packet_t *p = &x->sends[x->batch.push_due[i]].p;
         if (is_full_for(&arg, p, last))
             SV_TRY(launch_push(x, &arg, last, how->stream));
-        add_to_batch(&arg, p, share_bytes);
+        sv_batch_add(&arg, p, share_bytes);
         last = p;
         if (how->corrupted == p->own_index + 1)
             arg.corrupted = arg.npackets;
@@ -315,12 +320,12 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
     sv_batch_arg_t arg = {0};
     const sv_packet_t *last = NULL;
     const uint64_t share_bytes = sv_batch_share_bytes(due_pull_bytes(x), x->batch.npull_due, blocks_at_most(x));
-    begin_batch(x, how, x->batch.pull_items, &arg);
+    sv_batch_begin(x, how, x->batch.pull_items, &arg);
     for (uint32_t i = 0; i < x->batch.npull_due; i++) {
         sv_recv_t *recv = &x->recvs[x->batch.pull_due[i]];
         if (is_full_for(&arg, &recv->p, last))
             SV_TRY(launch_pull(x, &arg, last, how->stream));
-        add_to_batch(&arg, &recv->p, share_bytes);
+        sv_batch_add(&arg, &recv->p, share_bytes);
         last = &recv->p;
     }
     x->batch.npull_due = 0;
@@ -351,7 +356,7 @@ static bool is_one_launch(const selvage_exchange_t *x)
 selvage_status_t sv_batch_run_how(selvage_exchange_t *x, const sv_batch_how_t *how)
 {
     sv_run_arg_t arg = {.push = {0}};
-    const unsigned most = (x->comm->dev->launch_blocks + RUN_SHARE - 1) / RUN_SHARE;
+    const unsigned most = sv_batch_run_blocks(x);
     if (!is_one_launch(x)) {
         SV_TRY(sv_batch_push_how(x, how));
         return sv_batch_pull_how(x, how);
@@ -359,13 +364,13 @@ selvage_status_t sv_batch_run_how(selvage_exchange_t *x, const sv_batch_how_t *h
     const bool in_pieces = x->sends[x->batch.push_due[0]].p.fused;
     const uint64_t push_bytes = sv_batch_share_bytes(due_push_bytes(x), x->batch.npush_due, most);
     const uint64_t pull_bytes = sv_batch_share_bytes(due_pull_bytes(x), x->batch.npull_due, most);
-    begin_batch(x, how, x->batch.push_items, &arg.push);
-    begin_batch(x, how, x->batch.pull_items, &arg.pull);
+    sv_batch_begin(x, how, x->batch.push_items, &arg.push);
+    sv_batch_begin(x, how, x->batch.pull_items, &arg.pull);
     arg.push.flags |= SV_BATCH_HOLDS_NEXT;
     for (uint32_t i = 0; i < x->batch.npush_due; i++)
-        add_to_batch(&arg.push, &x->sends[x->batch.push_due[i]].p, push_bytes);
+        sv_batch_add(&arg.push, &x->sends[x->batch.push_due[i]].p, push_bytes);
     for (uint32_t i = 0; i < x->batch.npull_due; i++)
-        add_to_batch(&arg.pull, &x->recvs[x->batch.pull_due[i]].p, pull_bytes);
+        sv_batch_add(&arg.pull, &x->recvs[x->batch.pull_due[i]].p, pull_bytes);
     x->batch.npush_due = x->batch.npull_due = 0;
     const uint32_t push_shares = arg.push.first_block[arg.push.npackets];
     const uint32_t pull_shares = arg.pull.first_block[arg.pull.npackets];

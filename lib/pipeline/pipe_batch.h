@@ -68,6 +68,12 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
 /* Both, with one launch if that takes them all. */
 selvage_status_t sv_batch_run_how(selvage_exchange_t *x, const sv_batch_how_t *how);
 
+/* The making of a launch: what it has in common, then packet after packet with its shares. */
+void sv_batch_begin(const selvage_exchange_t *x, const sv_batch_how_t *how, const void *items, sv_batch_arg_t *arg);
+void sv_batch_add(sv_batch_arg_t *arg, const sv_packet_t *p, uint64_t share_bytes);
+/* How many blocks a launch of pushes and pulls may have, so that all of them are on the device at once. */
+unsigned sv_batch_run_blocks(const selvage_exchange_t *x);
+
 /* Whether everything ahead of start on the caller's stream is known to be complete: a push after it is. */
 bool sv_batch_start_is_passed(const selvage_exchange_t *x);
 

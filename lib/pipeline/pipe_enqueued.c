@@ -16,6 +16,7 @@
 #include "base/base_log.h"
 #include "base/base_status.h"
 #include "pipeline/pipe_batch.h"
+#include "pipeline/pipe_graph.h"
 #include "pipeline/pipe_phases.h"
 #include "pipeline/route.h"
 
@@ -26,8 +27,7 @@ uint64_t sv_enqueued_deadline_ns(const selvage_exchange_t *x)
     return (uint64_t)((timeout_s > 0 && timeout_s < LONGEST_S ? timeout_s : LONGEST_S) * 1e9);
 }
 
-/* SELVAGE_ERR_UNSUPPORTED with the first packet that the device cannot bring to its end alone. */
-static selvage_status_t refuse_enqueue(const selvage_exchange_t *x, const char *call)
+selvage_status_t sv_enqueued_refuse(const selvage_exchange_t *x, const char *call)
 {
     for (uint32_t i = 0; i < x->nsends; i++)
         if (!sv_packet_is_device_driven(&x->sends[i].p))
@@ -194,19 +194,28 @@ static selvage_status_t gate_stream(selvage_exchange_t *x, void *stream)
     return SV_DEVICE_CALL(x->comm->dev, event_record, x->enqueued.gate_event, stream);
 }
 
-selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream)
+static selvage_status_t enqueue_wait(selvage_exchange_t *x, void *stream)
 {
-    if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING)
-        return sv_exchange_test(x, stream);
+    if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING) {
+        selvage_status_t status = sv_exchange_test(x, stream);
+        /* What a graph does on this stream is ahead of what comes later there. */
+        return status == SELVAGE_IN_PROGRESS && x->numbers.shared ? SELVAGE_SUCCESS : status;
+    }
     if (x->comm->topology.shares_gpu || !x->comm->dev->kernels_wait)
         return sv_exchange_wait(x, stream);
     if (x->comm->progress.threaded)
         return gate_stream(x, stream);
-    SV_TRY(refuse_enqueue(x, "selvage_exchange_enqueue_wait"));
+    SV_TRY(sv_enqueued_refuse(x, "selvage_exchange_enqueue_wait"));
     sv_prelaunch_note_end(x, stream, true);
     enqueue_call_t call = {x, stream};
     sv_progress_call(&x->comm->progress, run_enqueue, &call);
     return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? sv_exchange_first_error(x) : SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream)
+{
+    return SV_DEVICE_CALL(x->comm->dev, stream_is_capturing, stream) ? sv_graph_enqueue_wait(x, stream)
+                                                                     : enqueue_wait(x, stream);
 }
 
 /* Else an enqueued wait is a wait, or the progress thread's. */
@@ -227,21 +236,26 @@ static bool may_run_at_once(const selvage_exchange_t *x)
 }
 
 /* The push is held back in start, and launched together with the pull. */
-selvage_status_t sv_exchange_run(selvage_exchange_t *x, void *stream)
+static selvage_status_t run_epoch(selvage_exchange_t *x, void *stream)
 {
     const sv_exchange_state_t state = sv_exchange_state(x);
     if (state == SV_EXCHANGE_IDLE && ends_on_device(x))
-        SV_TRY(refuse_enqueue(x, "selvage_exchange_run"));
+        SV_TRY(sv_enqueued_refuse(x, "selvage_exchange_run"));
     /* With a progress thread the flag is that thread's. */
     const bool at_once = state == SV_EXCHANGE_IDLE && may_run_at_once(x);
     if (at_once)
         x->enqueued.in_run = true;
-    selvage_status_t status = sv_exchange_start(x, stream);
+    selvage_status_t status = sv_exchange_start_eager(x, stream);
     if (status == SELVAGE_SUCCESS)
-        status = sv_exchange_enqueue_wait(x, stream);
+        status = enqueue_wait(x, stream);
     if (at_once) /* how this epoch was waited for says nothing of others */
         x->enqueued.in_run = x->enqueued.waited_immediately = false;
     return status;
+}
+
+selvage_status_t sv_exchange_run(selvage_exchange_t *x, void *stream)
+{
+    return SV_DEVICE_CALL(x->comm->dev, stream_is_capturing, stream) ? sv_graph_run(x, stream) : run_epoch(x, stream);
 }
 
 /* --- what the device found out ------------------------------------------------------------------------------------ */

@@ -26,6 +26,7 @@ static void give_first_leave(selvage_exchange_t *x)
 
 selvage_status_t sv_epoch_share(selvage_exchange_t *x, const char *call, sv_epoch_state_t **state_out)
 {
+    sv_exchange_finish_gated(x);
     switch (sv_exchange_state(x)) {
     case SV_EXCHANGE_BUILDING:
         return sv_error(SELVAGE_ERR_STATE, "%s: the exchange is not committed", call);
@@ -51,18 +52,41 @@ selvage_status_t sv_epoch_share(selvage_exchange_t *x, const char *call, sv_epoc
 static void count_epochs(void *arg)
 {
     selvage_exchange_t *x = arg;
-    const uint64_t ended = ended_epoch(x);
-    if (sv_exchange_state(x) == SV_EXCHANGE_IDLE && ended > x->epoch)
-        x->epoch = x->started = ended;
-    if (sv_exchange_state(x) == SV_EXCHANGE_IDLE)
-        sv_recovery_begin_lost(x);
+    selvage_stats_t *stats = &x->comm->stats;
+    const uint64_t ended = ended_epoch(x), more = ended > x->epoch ? ended - x->epoch : 0;
+    if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
+        return;
+    stats->epochs += more;
+    for (uint32_t i = 0; i < x->nsends; i++) {
+        stats->packets_sent += more;
+        stats->bytes_sent += more * x->sends[i].p.bytes;
+        stats->packets_by_route[x->sends[i].p.route] += more;
+    }
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        stats->packets_received += more;
+        stats->bytes_received += more * x->recvs[i].p.bytes;
+    }
+    x->epoch += more;
+    x->started = x->epoch;
+    /* As after an enqueued wait: the neighbours may not have verified yet what was sent, so that nothing leaves in the
+       next epoch before its receiver says so (choose_epoch_mode()). */
+    if (more > 0) {
+        x->enqueued.epoch = x->epoch;
+        x->enqueued.joined = x->enqueued.waited_immediately = false;
+    }
+    sv_recovery_begin_lost(x);
 }
 
 selvage_status_t sv_epoch_catch_up(selvage_exchange_t *x, void *stream, bool waits)
 {
     sv_backoff_t backoff = {.max_sleep_us = 100, .oversubscribed = x->comm->topology.oversubscribed};
     selvage_status_t status;
-    if (!x->numbers.shared || sv_exchange_state(x) != SV_EXCHANGE_IDLE)
+    if (!x->numbers.shared)
+        return SELVAGE_SUCCESS;
+    if (SV_DEVICE_CALL(x->comm->dev, stream_is_capturing, stream))
+        return sv_error(SELVAGE_ERR_STATE, "a call that waits for an exchange cannot be captured in a graph");
+    x->numbers.start_captured = false;
+    if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
         return SELVAGE_SUCCESS;
     /* Kernels have the deadline. Whom they wait for may wait for another exchange of this rank. */
     while ((status = SV_DEVICE_CALL(x->comm->dev, stream_query, stream)) == SELVAGE_IN_PROGRESS && waits)
@@ -70,6 +94,7 @@ selvage_status_t sv_epoch_catch_up(selvage_exchange_t *x, void *stream, bool wai
             sv_backoff(&backoff);
     if (status != SELVAGE_SUCCESS)
         return status;
+    (void)sv_progress_poll(&x->comm->progress); /* a neighbour may have told that a replay failed there */
     sv_progress_call(&x->comm->progress, count_epochs, x);
     sv_enqueued_check(x);
     return SELVAGE_SUCCESS;
@@ -87,7 +112,7 @@ uint64_t sv_epoch_count(const selvage_exchange_t *x)
     return ended > x->started ? ended : x->started;
 }
 
-selvage_status_t sv_epoch_inject(const selvage_exchange_t *x, uint64_t epoch, uint32_t send, uint32_t kind)
+static selvage_status_t inject_fault(const selvage_exchange_t *x, uint64_t epoch, uint32_t send, uint32_t kind)
 {
     sv_device_t *dev = x->comm->dev;
     sv_epoch_state_t *state = x->numbers.state;
@@ -96,4 +121,19 @@ selvage_status_t sv_epoch_inject(const selvage_exchange_t *x, uint64_t epoch, ui
     SV_TRY(SV_DEVICE_CALL(dev, signal_async, (uint64_t *)(void *)&state->fault_packet, send, x->streams.kernel));
     SV_TRY(SV_DEVICE_CALL(dev, signal_async, &state->fault_epoch, epoch, x->streams.kernel));
     return SV_DEVICE_CALL(dev, stream_sync, x->streams.kernel);
+}
+
+selvage_status_t sv_epoch_arm_fault(const selvage_exchange_t *x)
+{
+    static const uint32_t kind_of[SV_FAULT_KINDS] = {[SV_FAULT_FLIP] = SV_EPOCH_FLIPS, [SV_FAULT_DROP] = SV_EPOCH_DROPS,
+                                                     [SV_FAULT_REPLAY] = SV_EPOCH_REPEATS,
+                                                     [SV_FAULT_SWAP] = SV_EPOCH_SWAPS};
+    const sv_fault_t *fault = &x->comm->fault;
+    uint32_t kind = SV_EPOCH_SOUND;
+    for (int k = 0; k < SV_FAULT_KINDS && kind == SV_EPOCH_SOUND; k++)
+        if (fault->probability[k] > 0)
+            kind = kind_of[k];
+    if (!fault->graph_epoch || kind == SV_EPOCH_SOUND)
+        return SELVAGE_SUCCESS;
+    return inject_fault(x, fault->graph_epoch, fault->only_index < 0 ? 0 : (uint32_t)fault->only_index, kind);
 }

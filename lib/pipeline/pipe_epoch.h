@@ -38,7 +38,7 @@ selvage_status_t sv_epoch_tell(const selvage_exchange_t *x, uint64_t epoch, void
 /* Epochs started, those of the device included as far as they have ended. */
 uint64_t sv_epoch_count(const selvage_exchange_t *x);
 
-/* A fault for tests: of this send in this epoch, if the device numbers it. kind is SV_EPOCH_FLIPS and on. */
-selvage_status_t sv_epoch_inject(const selvage_exchange_t *x, uint64_t epoch, uint32_t send, uint32_t kind);
+/* At commit: the fault of an epoch that the device numbers, if SELVAGE_FAULT wants one. */
+selvage_status_t sv_epoch_arm_fault(const selvage_exchange_t *x);
 
 #endif

@@ -428,6 +428,8 @@ void sv_exchange_release(selvage_exchange_t *x);
 
 /* Running: application thread. */
 selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream);
+/* On a stream that is known not to be captured. */
+selvage_status_t sv_exchange_start_eager(selvage_exchange_t *x, void *stream);
 selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream);
 selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream);
 

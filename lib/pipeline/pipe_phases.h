@@ -26,6 +26,8 @@ void sv_enqueued_check(selvage_exchange_t *x);
 /* IN_PROGRESS while the last enqueued wait is under way on the device. */
 selvage_status_t sv_enqueued_query(selvage_exchange_t *x);
 uint64_t sv_enqueued_deadline_ns(const selvage_exchange_t *x);
+/* SELVAGE_ERR_UNSUPPORTED with the first packet that the device cannot bring to its end alone. */
+selvage_status_t sv_enqueued_refuse(const selvage_exchange_t *x, const char *call);
 
 /* Recovery (pipe_recovery.c): the receiver's half ... */
 selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arrived, uint64_t now_ns);

@@ -13,6 +13,7 @@
 #include "base/base_status.h"
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_epoch.h"
+#include "pipeline/pipe_graph.h"
 #include "pipeline/pipe_phases.h"
 #include "pipeline/route.h"
 
@@ -336,6 +337,12 @@ static selvage_status_t fail_call(selvage_exchange_t *x, selvage_status_t status
     return sv_exchange_first_error(x);
 }
 
+/* A call that nobody may capture does not harm the exchange. */
+static selvage_status_t fail_unless_captured(selvage_exchange_t *x, selvage_status_t status)
+{
+    return status == SELVAGE_ERR_STATE ? status : fail_call(x, status);
+}
+
 static void init_backoff(const selvage_comm_t *comm, sv_backoff_t *backoff)
 {
     *backoff = (sv_backoff_t){.max_sleep_us = 100};
@@ -354,7 +361,16 @@ void sv_exchange_finish_gated(selvage_exchange_t *x)
     }
 }
 
-selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
+/* A progress thread may just have poisoned the exchange, and its word must not be overwritten. */
+static bool enter_running(selvage_exchange_t *x)
+{
+    int idle = SV_EXCHANGE_IDLE;
+    /* Partner: the acquire in sv_exchange_state(), and its releases on failure. */
+    return atomic_compare_exchange_strong_explicit(&x->state, &idle, SV_EXCHANGE_RUNNING, memory_order_acq_rel,
+                                                   memory_order_acquire);
+}
+
+selvage_status_t sv_exchange_start_eager(selvage_exchange_t *x, void *stream)
 {
     /* Waits for messages of this thread drive exchanges, too. */
     atomic_store_explicit(&x->comm->exchange_thread, (uintptr_t)sv_thread_binding(), memory_order_relaxed);
@@ -362,7 +378,7 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     sv_enqueued_check(x);
     selvage_status_t status = sv_epoch_catch_up(x, stream, true);
     if (status != SELVAGE_SUCCESS)
-        return fail_call(x, status);
+        return fail_unless_captured(x, status);
     switch (sv_exchange_state(x)) {
     case SV_EXCHANGE_BUILDING:
         return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_start: the exchange is not committed");
@@ -386,11 +402,7 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     if (status != SELVAGE_SUCCESS)
         return fail_call(x, status);
     sv_exchange_moved(x, sv_clock_ns());
-    /* A progress thread may just have poisoned the exchange, and its word must not be overwritten. Partner: the acquire
-       in sv_exchange_state(), and its releases on failure. */
-    int idle = SV_EXCHANGE_IDLE;
-    if (!atomic_compare_exchange_strong_explicit(&x->state, &idle, SV_EXCHANGE_RUNNING, memory_order_acq_rel,
-                                                 memory_order_acquire))
+    if (!enter_running(x))
         return sv_exchange_first_error(x);
     x->started++;
     x->start_work.run = run_begin;
@@ -402,6 +414,12 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
         x->enqueued.left_start_ns = sv_clock_ns();
     }
     return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? sv_exchange_first_error(x) : SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
+{
+    return SV_DEVICE_CALL(x->comm->dev, stream_is_capturing, stream) ? sv_graph_start(x, stream)
+                                                                     : sv_exchange_start_eager(x, stream);
 }
 
 static selvage_status_t end_epoch_call(selvage_exchange_t *x, void *stream, const char *call)
@@ -435,7 +453,7 @@ selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream)
     if (queried == SELVAGE_IN_PROGRESS || sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         sv_progress_poll(&x->comm->progress);
     if (queried != SELVAGE_SUCCESS)
-        return queried == SELVAGE_IN_PROGRESS ? queried : fail_call(x, queried);
+        return queried == SELVAGE_IN_PROGRESS ? queried : fail_unless_captured(x, queried);
     sv_enqueued_check(x);
     return end_epoch_call(x, stream, "selvage_exchange_test");
 }
@@ -483,7 +501,7 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
     if (queried == SELVAGE_SUCCESS)
         queried = sv_epoch_catch_up(x, stream, true);
     if (queried != SELVAGE_SUCCESS)
-        return fail_call(x, queried);
+        return fail_unless_captured(x, queried);
     sv_enqueued_check(x);
     return end_epoch_call(x, stream, "selvage_exchange_wait");
 }
