@@ -14,6 +14,10 @@
  * synchronised and selvage_coll_error() has then returned SUCCESS. That call tells what kernels met, damage among it.
  * What ranks take from each other is verified unless SELVAGE_COLL_CHECKSUM=off.
  *
+ * A stream may be captured into a graph (CUDA, HIP, selvage_graph_begin()), which is replayed any number of times, on
+ * all ranks in the same order among their other collectives. The program orders replays and all other collectives of
+ * the same selvage_comm_t by streams. doc/collectives.md has the rules.
+ *
  * Counts are in elements and may be 0. Buffers are device memory or pinned memory, with the alignment of the element.
  * Input and output do not overlap, or are in place: they are the same, and for reduce-scatter and all-gather the
  * smaller one is the rank's own block of the larger one. doc/collectives.md says what is bit-identical to what, and
@@ -182,8 +186,8 @@ selvage_status_t selvage_coll_op_destroy(selvage_coll_t *coll, selvage_op_t op);
  * @name Collectives
  * They are stream-ordered and collective, all by the rules at the top of this file.
  *
- * @return ERR_ARGUMENT at once for what is wrong with the call itself; ERR_STATE for a stream that is being captured;
- *         the sticky error of the communicator once there is one (selvage_coll_error()); ERR_DEVICE, ERR_LIMIT
+ * @return ERR_ARGUMENT at once for what is wrong with the call itself; ERR_UNSUPPORTED for a stream that is being
+ *         captured, if the communicator spans nodes, or if it is not that of the whole group; the sticky error of the communicator once there is one (selvage_coll_error()); ERR_DEVICE, ERR_LIMIT
  * @{
  */
 /** @brief recv[i] = op over ranks of send[i], on all ranks. */

@@ -13,15 +13,16 @@ static selvage_status_t enqueue_calls(selvage_coll_t *coll, const sv_coll_call_t
     return coll->spans ? sv_coll_nodes(coll, calls, ncalls) : sv_coll_launch(coll, calls, ncalls);
 }
 
-static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *given)
+static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *given, bool captured)
 {
     sv_coll_call_t call = *given;
+    call.captured = captured;
     SV_TRY(sv_coll_check(coll));
     SV_TRY(sv_coll_resolve_operation(coll, &call));
     SV_TRY(sv_coll_check_buffers(coll, &call));
-    if (SV_DEVICE_CALL(coll->comm->dev, stream_is_capturing, call.stream))
-        return sv_error(SELVAGE_ERR_STATE, "%s: the stream is being captured into a graph, which collectives cannot be "
-                        "part of", sv_coll_call_name(call.call));
+    if (call.captured && coll->spans)
+        return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: the stream is being captured into a graph, and between nodes "
+                        "collectives go through the host", sv_coll_call_name(call.call));
     coll->calls++;
     /* Ranks that have nothing to move still meet, so that they see whether they agree; one rank alone need not. */
     if (coll->size == 1 && call.count == 0 && call.call != SV_COLL_PAIR)
@@ -43,8 +44,10 @@ void sv_coll_refuse(selvage_coll_t *coll, selvage_status_t status)
 
 selvage_status_t sv_coll_submit(selvage_coll_t *coll, const sv_coll_call_t *call)
 {
-    sv_coll_poll(coll->arena);
-    selvage_status_t status = submit_call(coll, call);
+    const bool captured = SV_DEVICE_CALL(coll->comm->dev, stream_is_capturing, call->stream);
+    if (!captured) /* a capture bears no questions about events */
+        sv_coll_poll(coll->arena);
+    selvage_status_t status = submit_call(coll, call, captured);
     sv_coll_refuse(coll, status);
     return status;
 }

@@ -3,7 +3,8 @@
  * This file finds which launches are complete. Launches of an arena run one after another. So a launch is complete, and
  * others can see what it stored, once a later launch has begun. Channels count the pieces of work that they begin: if
  * all counts together exceed what this launch and those before it brought, a later one has begun. An event after the
- * last launch says the same of all launches, also where an error has kept blocks from counting.
+ * last launch says the same of all launches, also where an error has kept blocks from counting, and where graphs have
+ * made channels count what was not launched here.
  *
  * One thread at a time is inside, and only sv_coll_drain() waits. The arena owns a callback until it has run.
  */
@@ -36,7 +37,7 @@ void sv_coll_poll(sv_coll_arena_t *arena)
         sv_coll_callback_t *callback = SV_CONTAINER_OF(arena->callbacks.next, sv_coll_callback_t, link);
         /* 1. Is its launch complete? The event takes a microsecond: it is asked only where the counts do not say. */
         bool is_complete = callback->launch <= arena->completed;
-        if (!is_complete && callback->launch < arena->launches)
+        if (!is_complete && callback->launch < arena->launches && !arena->captured)
             is_complete = (int32_t)(pieces_started(arena) - (uint32_t)callback->pieces) > 0;
         if (!is_complete) {
             (void)query_last(arena);
@@ -96,10 +97,11 @@ selvage_status_t sv_coll_drain(sv_coll_arena_t *arena, double timeout_s)
                     (unsigned long long)done, status == SELVAGE_SUCCESS ? "they did" : "they did not");
 }
 
-/* The kernel's counts, which wrap, are made long: they are not 2^31 away from what was launched. */
+/* The kernel's counts, which wrap, are made long: they are not 2^31 away from what was launched, and exceed it where
+   graphs were. */
 static uint64_t extend_count(uint64_t known, uint32_t count)
 {
-    return known - (uint32_t)((uint32_t)known - count);
+    return known + (uint64_t)(int64_t)(int32_t)(count - (uint32_t)known);
 }
 
 void sv_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)

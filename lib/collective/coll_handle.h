@@ -64,6 +64,7 @@ typedef struct sv_coll_arena {
     uint64_t handle_offset;    /* ... which begins so far after the beginning of what the handle opens */
     struct sv_coll_tuning *tuning; /* what SELVAGE_COLL_TUNE says, or NULL; owned */
     bool tried, has_ll128;     /* whether LL128 was tried, and is right; see coll_litmus.c */
+    bool captured;             /* launches are in graphs: channels count more than was launched here */
     bool stuck;                /* a launch would not end: nothing that it may use is ever freed */
     void *base[SV_COLL_RANKS]; /* of each rank's memory as mapped here; own: memory */
     sv_transfer_mapping_t *mapping[SV_COLL_RANKS];
@@ -116,6 +117,7 @@ typedef struct sv_coll_call {
     uint8_t call, type, op, flags; /* SV_COLL_*, op SV_COLL_SUM.. */
     int root;                  /* or peer; -1: none */
     bool is_send;              /* of a PAIR */
+    bool captured;             /* its stream is captured: its launches are replayed, and not counted here */
     const void *send;          /* device addresses */
     void *recv;
     uint64_t count, scalar;

@@ -9,6 +9,10 @@
  * On one stream they do. For the next stream an event is recorded after every launch, at once: recorded only when
  * another stream asks, it would also stand for what the user has enqueued since, which may itself wait for that other
  * stream's collective, and the stream might be gone by then.
+ *
+ * What is captured into a graph has no event, and nothing here counts it: the user orders replays and other launches.
+ * All that changes from one replay to the next, steps and rounds, the kernels keep in device memory anyway. The FIFO's
+ * content does not last, so that a captured launch has as much work as its argument holds.
  */
 #include "base/base_status.h"
 #include "collective/coll_parts.h"
@@ -16,7 +20,7 @@
 typedef struct batch {
     selvage_coll_t *coll;
     void *stream;
-    bool fifo_always;
+    bool fifo_always, captured;
     unsigned first, reduces;   /* protocol of the first piece; that in which pieces reduce, 0: none does */
     unsigned blocks, limit;    /* highest channel used + 1; pieces of work at most */
     uint32_t pieces;           /* one for each channel */
@@ -44,13 +48,17 @@ static selvage_status_t batch_launch(batch_t *batch)
         batch->arg.position = arena->fifo_produced;
         SV_TRY(SV_DEVICE_CALL(dev, launch, kernel, &batch->arg, sizeof batch->arg, batch->blocks, batch->stream));
     }
-    if (batch->arg.from_fifo)
-        arena->fifo_produced += batch->arg.nwork * SV_COLL_FIFO_STRIDE;
-    arena->last_stream = batch->stream;
-    arena->launches++;
-    arena->pieces += batch->pieces;
+    const uint32_t from_fifo = batch->arg.from_fifo ? batch->arg.nwork : 0, pieces = batch->pieces;
     batch->arg.nwork = batch->reduces = batch->blocks = batch->pieces = 0;
     batch->arg.from_fifo = batch->fifo_always;
+    if (batch->captured) {
+        arena->captured = true;
+        return SELVAGE_SUCCESS;
+    }
+    arena->fifo_produced += from_fifo * SV_COLL_FIFO_STRIDE;
+    arena->last_stream = batch->stream;
+    arena->launches++;
+    arena->pieces += pieces;
     return SV_DEVICE_CALL(dev, event_record, arena->last, batch->stream);
 }
 
@@ -103,7 +111,7 @@ static selvage_status_t launch_joined(batch_t *batch, const sv_coll_call_t *call
     const sv_coll_call_t *send, *recv;
     /* 1. The launch waits for the last one, and for the streams of all calls. A wait is for what was recorded when it
        was enqueued, so that one event serves them all; the launch records it anew. */
-    if (arena->launches > 0 && batch->stream != arena->last_stream)
+    if (arena->launches > 0 && batch->stream != arena->last_stream && !batch->captured)
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, batch->stream, arena->last));
     for (unsigned i = 1; i < ncalls; i++) {
         if (!is_new_stream(calls, i))
@@ -126,6 +134,16 @@ static selvage_status_t launch_joined(batch_t *batch, const sv_coll_call_t *call
     return batch_launch(batch);
 }
 
+/* A graph is one stream here: others would have to be joined by events that outlast the capture. */
+static selvage_status_t refuse_captured_group(const sv_coll_call_t *calls, unsigned ncalls)
+{
+    for (unsigned i = 1; i < ncalls; i++)
+        if (calls[i].captured != calls[0].captured || (calls[0].captured && calls[i].stream != calls[0].stream))
+            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_group_end: call %u of the group is on another stream "
+                            "than the first, and one of them is being captured into a graph", i);
+    return SELVAGE_SUCCESS;
+}
+
 selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
     sv_coll_arena_t *arena = coll->arena;
@@ -134,11 +152,13 @@ selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *call
     batch_t batch; /* not cleared: the argument is large, and most of it is not used */
     if (ncalls == 0)
         return SELVAGE_SUCCESS;
+    SV_TRY(refuse_captured_group(calls, ncalls));
     SV_TRY(sv_coll_pairs_begin(&pairs, calls, ncalls, coll->dev.n, coll->dev.me));
     batch.coll = coll;
     batch.stream = calls[0].stream;
-    batch.fifo_always = coll->comm->config.coll_work_fifo == SV_CONFIG_COLL_WORK_FIFO_ALWAYS;
-    batch.limit = sv_coll_fifo_pieces(arena);
+    batch.captured = calls[0].captured;
+    batch.fifo_always = coll->comm->config.coll_work_fifo == SV_CONFIG_COLL_WORK_FIFO_ALWAYS && !batch.captured;
+    batch.limit = batch.captured ? SV_COLL_ARG_WORKS : sv_coll_fifo_pieces(arena);
     batch.first = batch.reduces = batch.blocks = 0;
     batch.pieces = 0;
     batch.arg.context = coll->context;
@@ -146,6 +166,8 @@ selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *call
     batch.arg.from_fifo = batch.fifo_always;
     batch.arg.fifo_mask = arena->fifo_bytes - 1;
     selvage_status_t status = launch_joined(&batch, calls, ncalls, &pairs);
+    if (status != SELVAGE_SUCCESS && batch.captured)
+        return status;
     if (status != SELVAGE_SUCCESS) {
         /* The event may stand for a user's stream now; this one comes after the last launch as well. */
         (void)SV_DEVICE_CALL(dev, event_record, arena->last, calls[0].stream);

@@ -217,8 +217,36 @@ static void test_streams(void)
     CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_SUCCESS);
     CHECK_STR(fake.log, "wait3 record1 wait3 record2 wait3 ll3 record3 wait1 wait2");
     CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_ERR_STATE);
+    end(thread);
+}
+
+/* What is captured has neither event nor count, nor anything in the FIFO; and it is one stream. */
+static void test_captured(void)
+{
+    pthread_t thread = begin(FIFO_MAX, 0, 0, false);
+    fake.log_on = true;
+    CHECK_STATUS(all_reduce(1, stream(1)), SELVAGE_SUCCESS);
+    const uint64_t launches = arena.launches, pieces = arena.pieces;
+    fake.log[0] = '\0';
     fake.capturing = true;
-    CHECK_STATUS(all_reduce(1, stream(1)), SELVAGE_ERR_STATE);
+    CHECK_STATUS(all_reduce(1, stream(2)), SELVAGE_SUCCESS);
+    CHECK_STR(fake.log, "ll2");
+    sv_coll_group_begin(&coll);
+    for (int i = 0; i < SV_COLL_ARG_WORKS + 1; i++)
+        CHECK_STATUS(all_reduce(1, stream(2)), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_SUCCESS);
+    CHECK_STR(fake.log, "ll2 ll2 ll2");
+    CHECK_EQ(arena.launches, launches);
+    CHECK_EQ(arena.pieces, pieces);
+    CHECK_EQ(arena.fifo_produced, 0);
+    sv_coll_group_begin(&coll);
+    CHECK_STATUS(all_reduce(1, stream(2)), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(1, stream(3)), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_ERR_UNSUPPORTED);
+    fake.capturing = false;
+    fake.log[0] = '\0';
+    CHECK_STATUS(all_reduce(1, stream(1)), SELVAGE_SUCCESS);
+    CHECK_STR(fake.log, "ll1 record1");
     end(thread);
 }
 
@@ -384,6 +412,7 @@ int main(void)
     test_callbacks_after_error();
     test_drain_stops();
     test_streams();
+    test_captured();
     test_kernels();
     test_refused();
     test_refused_in_group();
