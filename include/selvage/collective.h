@@ -187,7 +187,8 @@ selvage_status_t selvage_coll_op_destroy(selvage_coll_t *coll, selvage_op_t op);
  * They are stream-ordered and collective, all by the rules at the top of this file.
  *
  * @return ERR_ARGUMENT at once for what is wrong with the call itself; ERR_UNSUPPORTED for a stream that is being
- *         captured, if the communicator spans nodes, or if it is not that of the whole group; the sticky error of the communicator once there is one (selvage_coll_error()); ERR_DEVICE, ERR_LIMIT
+ *         captured, if the communicator spans nodes, or if it is not that of the whole group; the sticky error of the
+ *         communicator once there is one (selvage_coll_error()); ERR_DEVICE, ERR_LIMIT
  * @{
  */
 /** @brief recv[i] = op over ranks of send[i], on all ranks. */

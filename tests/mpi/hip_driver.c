@@ -109,6 +109,30 @@ static void ask_capture(sv_device_t *dev, void *stream)
     CHECK_EQ(SV_DEVICE_CALL(dev, stream_is_capturing, NULL), which != NULL);
 }
 
+/* A kernel that adds two words to a third, captured and replayed twice. */
+static void use_graph(work_t *work, sv_device_t *dev, uint64_t *host)
+{
+    const sv_kernel_t sum = {.name = "sv_sum"};
+    const sv_sum_arg_t arg = {.src = host, .words = 2, .sum = host + 2};
+    void *stream = NULL;
+    selvage_graph_t *graph = NULL;
+    host[0] = 3, host[1] = 4, host[2] = 0;
+    if (!good(work, selvage_stream_create(dev, &stream)))
+        return;
+    if (good(work, selvage_graph_begin(dev, stream))) {
+        CHECK(SV_DEVICE_CALL(dev, stream_is_capturing, stream) || atomic_load(&work->errors) > 0 ||
+              getenv("HIP_STANDIN_FAIL"));
+        bool made = good(work, SV_DEVICE_CALL(dev, launch, &sum, &arg, sizeof arg, 1, stream));
+        made = good(work, selvage_graph_end(dev, stream, &graph)) && made;
+        if (made && good(work, selvage_graph_launch(dev, graph, stream)) &&
+            good(work, selvage_graph_launch(dev, graph, stream)) &&
+            good(work, selvage_stream_synchronize(dev, stream)))
+            CHECK_EQ(host[2], 14);
+    }
+    selvage_graph_destroy(dev, graph);
+    selvage_stream_destroy(dev, stream);
+}
+
 /* The device is GPU 1 of the two; a GPU that is not visible is no error, and neither is a runtime that does not say. */
 static void ask_peers(work_t *work, selvage_device_t *dev)
 {
@@ -135,6 +159,8 @@ static void use_device(work_t *work, selvage_device_t *dev)
         use_flags(work, dev, stream, host);
         use_lanes(work, dev, stream, host);
         ask_capture(dev, stream);
+        if (!getenv("HIP_STANDIN_CAPTURE"))
+            use_graph(work, dev, host);
     }
     selvage_stream_destroy(dev, stream);
     selvage_device_free(dev, memory);
