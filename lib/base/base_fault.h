@@ -14,8 +14,8 @@
  *   map=N ipc=N       fail the Nth mapping of other ranks' host memory, or device memory; '+' as above
  *   stop_ms=M stop_epoch=E    the rank stands still for M ms when it starts epoch E of an exchange
  *   never=E           the rank never sends anything in epoch E of an exchange
- *   graph=E           corrupt a packet in epoch E of an exchange if a graph replays it, and none else: the one that only
- *                     names (or the first), in the way of flip, swap, replay and drop that has a probability
+ *   graph=E           corrupt a packet in epoch E of an exchange if a graph replays it, and none else: the one that
+ *                     only names (or the first), in the way of flip, swap, replay and drop that has a probability
  *
  * Packet faults are decided here and done by the routes, after the digest was computed.
  */

@@ -139,8 +139,8 @@ static selvage_status_t refuse_captured_group(const sv_coll_call_t *calls, unsig
 {
     for (unsigned i = 1; i < ncalls; i++)
         if (calls[i].captured != calls[0].captured || (calls[0].captured && calls[i].stream != calls[0].stream))
-            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_group_end: call %u of the group is on another stream "
-                            "than the first, and one of them is being captured into a graph", i);
+            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_group_end: call %u of the group is on another "
+                            "stream than the first, and one of them is being captured into a graph", i);
     return SELVAGE_SUCCESS;
 }
 

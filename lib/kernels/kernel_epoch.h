@@ -42,7 +42,8 @@ SV_DEV_FN uint64_t epoch_next(const sv_epoch_state_t *state)
 /* The fault that is injected into a send in this epoch. */
 SV_DEV_FN uint32_t epoch_fault(const sv_epoch_state_t *state, uint64_t epoch, uint32_t packet)
 {
-    return sv_dev_load_u64(&state->fault_epoch) == epoch && state->fault_packet == packet ? state->fault_kind : uint32_t{SV_EPOCH_SOUND};
+    const bool wanted = sv_dev_load_u64(&state->fault_epoch) == epoch && state->fault_packet == packet;
+    return wanted ? state->fault_kind : uint32_t{SV_EPOCH_SOUND};
 }
 
 /*

@@ -179,8 +179,8 @@ static selvage_status_t refuse_capture(const selvage_exchange_t *x, const char *
     SV_TRY(sv_enqueued_refuse(x, call));
     for (uint32_t i = 0; i < x->nrecvs; i++)
         if (x->recvs[i].p.in_place && x->recvs[i].p.ops->maps_device && !comm->dev->shows_stores)
-            return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s in a graph: receive %u from rank %d lies in registered memory, "
-                            "where this device does not show a kernel what others store", call, i,
+            return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s in a graph: receive %u from rank %d lies in registered "
+                            "memory, where this device does not show a kernel what others store", call, i,
                             x->recvs[i].p.peer->rank);
     return SELVAGE_SUCCESS;
 }

@@ -123,7 +123,8 @@ static void test_replayed(void)
     static const int ranks[] = {1, 2, 3, 8};
     static const char *const environments[] = {
         "", "COLL_WORK_FIFO=always", "COLL_ALGO=ring COLL_PROTO=simple", "COLL_ALGO=ring COLL_PROTO=ll128",
-        "COLL_ALGO=twoshot COLL_PROTO=ll", "COLL_ALGO=oneshot COLL_PROTO=simple", "COLL_ALGO=direct COLL_CHANNELS_MIN=4",
+        "COLL_ALGO=twoshot COLL_PROTO=ll", "COLL_ALGO=oneshot COLL_PROTO=simple",
+        "COLL_ALGO=direct COLL_CHANNELS_MIN=4",
         "COLL_ALGO=pat"};
     for (unsigned e = 0; e < sizeof environments / sizeof environments[0]; e++)
         for (unsigned r = e % 2; r < 4; r += 2)

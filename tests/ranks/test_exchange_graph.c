@@ -134,7 +134,8 @@ static bool open_actor(actor_t *actor, local_rank_t *self)
             const int to = (self->rank + step + self->size) % self->size;
             const int from = (self->rank - step + self->size) % self->size;
             const size_t bytes = scene->bytes + i;
-            end_t *send = &actor->cells->send[actor->cells->nsends++], *recv = &actor->cells->recv[actor->cells->nrecvs++];
+            end_t *send = &actor->cells->send[actor->cells->nsends++];
+            end_t *recv = &actor->cells->recv[actor->cells->nrecvs++];
             const unsigned name = (unsigned)(step + 1) * scene->per_pair + i;
             open_end(actor, send, self->rank, to, name, bytes);
             open_end(actor, recv, from, self->rank, name, bytes);

@@ -108,6 +108,9 @@ bench 3 0 " 0 bad" "${short[@]}" --patterns shift,3d --routes peer,staged --chec
     "${outputs[@]}" && files 'len(available) == len(rows) == 4 and {row["packets"] for row in rows} == {1, 6}'
 bench 2 0 " 0 bad" "${short[@]}" --patterns ring --routes peer --sizes 8 --modes stream "${outputs[@]}" &&
     files 'len(streamed) == len(rows) == 2'
+bench 2 0 " 0 bad" "${short[@]}" --patterns ring --routes peer,staged --checksums on --sizes 8 --modes wait,graph \
+    "${outputs[@]}" && files '[(row["route"], row["mode"]) for row in rows] == [
+        ("peer", "wait"), ("peer", "graph"), ("staged", "wait")]'
 
 narrow=("${short[@]}" --modes wait --patterns ring --routes staged --sizes 8)
 if [ "${BRIEF:-}" != yes ]; then

@@ -23,8 +23,8 @@ for ranks in $ranks_of_runs; do
     if grep -q 'WRONG' "$work/out" || grep -q 'selvage\[' "$work/err"; then fail "$ranks ranks: wrong, or not quiet"; fi
     "${PYTHON:-python3}" -c 'import json, sys
 rows = json.load(open(sys.argv[1]))
-table = sum(any(" %s " % mode in line for mode in ("wait", "stream", "run")) for line in open(sys.argv[2]))
-assert len(rows) == table == 2 * 2 * 2 * 6, (len(rows), table)
+table = sum(any(" %s " % mode in line for mode in ("wait", "stream", "run", "graph")) for line in open(sys.argv[2]))
+assert len(rows) == table == 2 * 2 * 2 * 8, (len(rows), table)
 for row in rows:
     faces = 6 * row["edge"] ** 2 * row["width"] * row["fields"] * 8
     assert row["bad"] == 0 and row["seconds"] > 0 and faces <= row["bytes"] <= faces + 6 * 16 * row["fields"], row

@@ -101,6 +101,8 @@ double bench_bound(bench_run_t *run, selvage_route_t route, bench_mode_t mode)
 {
     tool_traffic_t *traffic = &run->traffic;
     run->bound_route = route;
+    if (mode == BENCH_GRAPH) /* copies are not captured */
+        mode = BENCH_STREAM;
     if (route == SELVAGE_ROUTE_SELF)
         return bench_run_measure(run, mode, (bench_work_t){self_copy, finish_stream, traffic}).median_s;
     if (route == SELVAGE_ROUTE_PEER)
@@ -116,15 +118,27 @@ double bench_bound(bench_run_t *run, selvage_route_t route, bench_mode_t mode)
     return sent > copies ? sent : copies;
 }
 
+static bool capture_nccl(void *context)
+{
+    bench_nccl_t *nccl = context;
+    bench_nccl_exchange(nccl);
+    return !nccl->failed;
+}
+
 /* The communicator of the library's own choice first; of the tuned ones the fastest counts. */
 static void measure_nccl(bench_run_t *run, bench_mode_t mode, bench_row_t *row)
 {
     bench_nccl_t *nccl = &run->nccl;
-    const bench_work_t work = {bench_nccl_exchange, bench_nccl_finish, nccl};
+    const bench_work_t plain = {bench_nccl_exchange, bench_nccl_finish, nccl};
     for (nccl->current = 0; nccl->ready && nccl->current < nccl->comm_count; nccl->current++) {
         double *seconds = &row->baseline_s[nccl->current == 0 ? BENCH_NCCL : BENCH_NCCL_TUNED];
+        bench_work_t work = plain;
+        bench_graph_t graph = {&run->job, run->traffic.device, run->traffic.stream, NULL, {0}};
         nccl->failed = false;
+        if (mode == BENCH_GRAPH && !bench_graph_open(&graph, capture_nccl, &plain, &work))
+            continue; /* such a version cannot be captured */
         const double median = bench_run_measure(run, mode, work).median_s;
+        bench_graph_close(&graph);
         nccl->ready = bench_all(&run->job, !nccl->failed);
         if (!nccl->ready || (*seconds > 0 && *seconds <= median))
             continue;

@@ -229,13 +229,14 @@ bool bench_report_csv(const bench_run_t *run, const char *path)
 
 void bench_report_figures(const bench_run_t *run, bench_figures_t *figures_out)
 {
+    static const char *const suffixes[BENCH_MODES] = {"", "/stream", "/run", "/graph"};
     bench_figure_t *figure = tool_malloc(&run->job, (size_t)run->row_count * sizeof *figure);
     for (int r = 0; r < run->row_count; r++) {
         const bench_row_t *row = &run->rows[r];
         figure[r] = (bench_figure_t){.gbs = row->gbs, .available = row->available};
         snprintf(figure[r].key, sizeof figure[r].key, "%s/%s/%s/%zu%s", bench_pattern_name(row->pattern),
                  selvage_route_name(row->route), row->checksum ? "on" : "off", row->bytes,
-                 row->mode == BENCH_STREAM ? "/stream" : row->mode == BENCH_RUN ? "/run" : "");
+                 suffixes[row->mode]);
     }
     *figures_out = (bench_figures_t){&run->job, run->machine, figure, run->row_count};
 }

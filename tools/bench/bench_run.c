@@ -132,6 +132,12 @@ static void run_whole(void *context)
     tool_try(own->traffic->job, "exchange_run", selvage_exchange_run(own->ex, own->traffic->stream));
 }
 
+static bool capture_run(void *context)
+{
+    const exchange_context_t *own = context;
+    return selvage_exchange_run(own->ex, own->traffic->stream) == SELVAGE_SUCCESS;
+}
+
 /* What went wrong on the stream is told by the wait, which else returns at once. */
 static void finish_enqueued(void *context)
 {
@@ -232,24 +238,33 @@ static void measure_modes(bench_run_t *run, const bench_row_t *likes, bool check
 {
     exchange_context_t own = {&run->traffic, ex};
     const bench_work_t works[BENCH_MODES] = {
-        {start_and_wait, NULL, &own}, {start_and_enqueue, finish_enqueued, &own}, {run_whole, finish_enqueued, &own}};
+        [BENCH_WAIT] = {start_and_wait, NULL, &own},
+        [BENCH_STREAM] = {start_and_enqueue, finish_enqueued, &own},
+        [BENCH_RUN] = {run_whole, finish_enqueued, &own},
+        [BENCH_GRAPH] = {run_whole, finish_enqueued, &own}};
     for (int mode = 0; mode < BENCH_MODES; mode++) {
+        bench_work_t work = works[mode];
+        bench_graph_t graph = {&run->job, run->traffic.device, run->traffic.stream, NULL, {0}};
         if (!run->options.modes[mode])
             continue;
-        const bool possible = mode == BENCH_WAIT || can_enqueue(run, likes[mode].route, &own);
+        bool possible = mode == BENCH_WAIT || can_enqueue(run, likes[mode].route, &own);
+        if (mode == BENCH_GRAPH)
+            possible = possible && likes[mode].route <= SELVAGE_ROUTE_PEER &&
+                       bench_graph_open(&graph, capture_run, &works[mode], &work);
         if (!possible && run->options.modes[BENCH_WAIT])
             continue;
         bench_row_t *row = add_row(run, &likes[mode], (bench_mode_t)mode);
         row->checksum = checksum;
         row->available = possible;
         if (possible) {
-            row->times = bench_run_measure(run, row->mode, works[mode]);
-            check_packets(run, row, &works[mode]);
+            row->times = bench_run_measure(run, row->mode, work);
+            check_packets(run, row, &work);
             finish_row(run, row, figures);
         } else {
             snprintf(row->reason, sizeof row->reason, "this route needs the host, which would have to wait");
         }
         show(run, row);
+        bench_graph_close(&graph);
     }
 }
 
@@ -287,7 +302,7 @@ static selvage_exchange_t *commit(bench_run_t *run, selvage_route_t route, bool 
 static bench_mode_t first_mode(const bench_run_t *run)
 {
     int mode = BENCH_WAIT;
-    while (mode < BENCH_RUN && !run->options.modes[mode])
+    while (mode < BENCH_GRAPH && !run->options.modes[mode])
         mode++;
     return (bench_mode_t)mode;
 }
@@ -296,7 +311,7 @@ static bench_mode_t first_mode(const bench_run_t *run)
 static void measure_route(bench_run_t *run, const bench_row_t *likes, bench_show_t show)
 {
     const bench_row_t *like = &likes[BENCH_WAIT];
-    route_figures_t figures = {.bound_s = {-1, -1, -1}};
+    route_figures_t figures = {.bound_s = {-1, -1, -1, -1}};
     bench_shape(&run->traffic, like->pattern, like->bytes, like->route == SELVAGE_ROUTE_SELF);
     for (int on = 0; on < 2; on++) {
         char reason[BENCH_REASON_BYTES] = "more memory than half of this host's";
@@ -336,8 +351,8 @@ static void measure_baselines(bench_run_t *run, bench_row_t *likes)
 static void measure_size(bench_run_t *run, bench_pattern_t pattern, size_t bytes, bench_show_t show)
 {
     const bench_row_t plain = {.pattern = pattern, .bytes = bytes, .packets = bench_pattern_packets(pattern)};
-    const bench_row_t alone[BENCH_MODES] = {plain, plain, plain};
-    bench_row_t compared[BENCH_MODES] = {plain, plain, plain};
+    const bench_row_t alone[BENCH_MODES] = {plain, plain, plain, plain};
+    bench_row_t compared[BENCH_MODES] = {plain, plain, plain, plain};
     measure_baselines(run, compared);
     for (int route = SELVAGE_ROUTE_SELF; route < BENCH_ROUTES; route++) {
         bench_row_t likes[BENCH_MODES];

@@ -7,6 +7,7 @@
 #ifndef SELVAGE_BENCH_RUN_H
 #define SELVAGE_BENCH_RUN_H
 
+#include "tools/common/bench_graph.h"
 #include "tools/common/bench_measure.h"
 #include "tools/bench/bench_nccl.h"
 #include "tools/bench/bench_options.h"

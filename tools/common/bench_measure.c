@@ -11,7 +11,7 @@ enum { WARM_UPS = 2, REPETITIONS_MIN = 5, BATCHES = 7, BATCHES_FEW = 3, BATCH_MI
 
 const char *bench_mode_name(bench_mode_t mode)
 {
-    static const char *const names[BENCH_MODES] = {"wait", "stream", "run"};
+    static const char *const names[BENCH_MODES] = {"wait", "stream", "run", "graph"};
     return names[mode];
 }
 
@@ -53,15 +53,17 @@ static bench_times_t measure_wait(const tool_job_t *job, double seconds, int rep
     return times;
 }
 
-static bench_times_t measure_stream(const tool_job_t *job, double seconds, int repetitions, const bench_work_t *work)
+/* each: how many the work is at once. */
+static bench_times_t measure_stream(const tool_job_t *job, double seconds, int repetitions, int each,
+                                    const bench_work_t *work)
 {
     double taken[BATCHES];
     const int batches = repetitions ? BATCHES_FEW : BATCHES;
     const int fit = warm_up(job, seconds / BATCHES, work, BATCH_MIN, BATCH_MIN, BATCH_MAX);
     const int length = repetitions ? repetitions : fit;
     for (int i = 0; i < batches; i++)
-        taken[i] = once(job, work, length) / length;
-    bench_times_t times = {.repetitions = batches * length};
+        taken[i] = once(job, work, length) / (length * each);
+    bench_times_t times = {.repetitions = batches * length * each};
     times.median_s = tool_median_of_slowest(job, taken, batches);
     times.p99_s = taken[batches - 1];
     return times;
@@ -71,7 +73,7 @@ bench_times_t bench_measure(const tool_job_t *job, bench_mode_t mode, double sec
                             const bench_work_t *work)
 {
     if (mode != BENCH_WAIT)
-        return measure_stream(job, seconds, repetitions, work);
+        return measure_stream(job, seconds, repetitions, mode == BENCH_GRAPH ? BENCH_GRAPH_EPOCHS : 1, work);
     return measure_wait(job, seconds, repetitions, work);
 }
 

@@ -10,8 +10,10 @@
 
 #include "tools/common/tool_job.h"
 
-/* RUN is measured as STREAM is, of epochs that are one call each. */
-typedef enum bench_mode { BENCH_WAIT, BENCH_STREAM, BENCH_RUN, BENCH_MODES } bench_mode_t;
+/* RUN and GRAPH are measured as STREAM is: of epochs that are one call each; and of graphs, which are so many of them
+   (bench_graph.h). */
+enum { BENCH_GRAPH_EPOCHS = 20 };
+typedef enum bench_mode { BENCH_WAIT, BENCH_STREAM, BENCH_RUN, BENCH_GRAPH, BENCH_MODES } bench_mode_t;
 
 typedef struct bench_times {
     double median_s, p99_s; /* 0: not measured. STREAM: of batches, the slowest of which is the p99 */

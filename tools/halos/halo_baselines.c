@@ -47,14 +47,28 @@ static double measure(halo_bench_t *bench, bench_mode_t mode, bench_work_t work)
     return bench_measure(&bench->job, mode, bench->options.seconds, bench->options.repetitions, &work).median_s;
 }
 
+static bool capture_nccl_halo(void *context)
+{
+    halo_bench_t *bench = context;
+    nccl_halo(bench);
+    return !bench->nccl.failed;
+}
+
 static void measure_nccl(halo_bench_t *bench, halo_row_t *row)
 {
     bench_nccl_t *nccl = &bench->nccl;
+    const tool_traffic_t *traffic = &bench->traffic;
     shape_traffic(bench);
     for (nccl->current = 0; nccl->ready && nccl->current < nccl->comm_count; nccl->current++) {
         double *seconds = nccl->current == 0 ? &row->nccl_s : &row->tuned_s;
+        const bench_work_t plain = {nccl_halo, finish, bench};
+        bench_work_t work = plain;
+        bench_graph_t graph = {&bench->job, bench->device, traffic->stream, NULL, {0}};
         nccl->failed = false;
-        const double median = measure(bench, row->what.mode, (bench_work_t){nccl_halo, finish, bench});
+        if (row->what.mode == BENCH_GRAPH && !bench_graph_open(&graph, capture_nccl_halo, &plain, &work))
+            continue; /* such a version cannot be captured */
+        const double median = measure(bench, row->what.mode, work);
+        bench_graph_close(&graph);
         nccl->ready = bench_all(&bench->job, !nccl->failed);
         if (!nccl->ready || (*seconds > 0 && *seconds <= median))
             continue;

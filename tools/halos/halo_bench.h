@@ -3,6 +3,7 @@
 #ifndef SELVAGE_TOOLS_HALO_BENCH_H
 #define SELVAGE_TOOLS_HALO_BENCH_H
 
+#include "tools/common/bench_graph.h"
 #include "tools/common/bench_measure.h"
 #include "tools/bench/bench_nccl.h"
 #include "hand_packed_loops.h"

@@ -2,8 +2,8 @@
 /*
  * selvage-halos: the halo of a periodic cube of cells on every rank, six faces, some widths and numbers of fields, by
  * selvage_halo_*() and, in the same run, by its rivals: packing by hand with NCCL's or RCCL's grouped send and receive,
- * as they are and with some numbers of channels, and MPI datatypes on copies on the host. In two modes: until the host
- * knows (wait), and back to back on the stream (stream).
+ * as they are and with some numbers of channels, and MPI datatypes on copies on the host. In four modes: until the host
+ * knows (wait), and back to back on the stream, by two calls (stream), by one (run), and replayed by a graph (graph).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,6 +172,12 @@ static void run_halo(void *context)
     tool_try(&bench->job, "run", selvage_halo_run(bench->halo, bench->traffic.stream));
 }
 
+static bool capture_halo(void *context)
+{
+    const halo_bench_t *bench = context;
+    return selvage_halo_run(bench->halo, bench->traffic.stream) == SELVAGE_SUCCESS;
+}
+
 static void finish_halo(void *context)
 {
     halo_bench_t *bench = context;
@@ -196,13 +202,22 @@ static bool can_enqueue(halo_bench_t *bench)
 static void measure_row(halo_bench_t *bench, halo_row_t *row)
 {
     const bench_work_t works[BENCH_MODES] = {
-        {wait_halo, NULL, bench}, {enqueue_halo, finish_halo, bench}, {run_halo, finish_halo, bench}};
+        [BENCH_WAIT] = {wait_halo, NULL, bench},
+        [BENCH_STREAM] = {enqueue_halo, finish_halo, bench},
+        [BENCH_RUN] = {run_halo, finish_halo, bench},
+        [BENCH_GRAPH] = {run_halo, finish_halo, bench}};
+    bench_work_t work = works[row->what.mode];
+    bench_graph_t graph = {&bench->job, bench->device, bench->traffic.stream, NULL, {0}};
     halo_case_open(bench, &row->what);
     row->info = (selvage_halo_info_t){SELVAGE_HALO_INFO_INIT};
     tool_try(&bench->job, "halo", selvage_halo_describe(bench->halo, &row->info));
-    if (row->what.mode == BENCH_WAIT || can_enqueue(bench))
+    bool possible = row->what.mode == BENCH_WAIT || can_enqueue(bench);
+    if (row->what.mode == BENCH_GRAPH)
+        possible = possible && bench_graph_open(&graph, capture_halo, &works[BENCH_GRAPH], &work);
+    if (possible)
         row->seconds = bench_measure(&bench->job, row->what.mode, bench->options.seconds, bench->options.repetitions,
-                                     &works[row->what.mode]).median_s;
+                                     &work).median_s;
+    bench_graph_close(&graph);
     halo_fill(bench);
     wait_halo(bench);
     row->bad = halo_wrong(bench);
