@@ -277,7 +277,7 @@ enum { SV_ADD_FLOAT32 = 1, SV_ADD_FLOAT64 = 2, SV_ADD_INT32 = 3, SV_ADD_INT64 = 
 typedef struct sv_epoch_state {
     uint64_t epoch;            /* the last one that is over here, or that the host began; or SV_EPOCH_UNTOLD */
     uint64_t fault_epoch;      /* in which a fault is injected; 0: none */
-    uint64_t *words;           /* pinned: SV_EPOCH_ENDED, SV_EPOCH_BEGUN */
+    uint64_t *words;           /* pinned: SV_EPOCH_BEGUN, SV_EPOCH_TOLD */
     uint32_t blocks_out;       /* blocks that are through with the epoch that a launch of several ends; else 0 */
     uint32_t fault_kind;       /* SV_EPOCH_SOUND and on */
     uint32_t fault_packet;     /* index of the send */
@@ -286,9 +286,11 @@ typedef struct sv_epoch_state {
 } sv_epoch_state_t;
 
 /* Until the device first numbers an epoch the host tells it nothing, which would cost each of its own. Then the word
-   BEGUN says how many these were. ENDED gets each epoch that a kernel has ended. */
+   TOLD says how many these were. BEGUN gets each epoch that a kernel has begun. It could not be stored sooner, and later
+   the end of the kernel would wait for it, as host memory is far. Who knows that the kernel is complete knows that the
+   epoch is over. */
 #define SV_EPOCH_UNTOLD (~(uint64_t)0)
-enum { SV_EPOCH_ENDED = 0, SV_EPOCH_BEGUN = 1 };
+enum { SV_EPOCH_BEGUN = 0, SV_EPOCH_TOLD = 1 };
 
 /* A fault of a replayed packet: a bit of its payload is flipped, it never leaves, its record is that of the epoch
    before, or that of another packet. */
@@ -371,7 +373,11 @@ typedef struct sv_run_arg {
 enum { SV_BATCH_STICKY = 8, SV_BATCH_UNLESS_FAILED = 16, /* nothing is done if the word after abort is not 0 */
        SV_BATCH_HOLDS_NEXT = 32, /* the next kernel of the stream is not brought in by this part */
        SV_BATCH_ENDS_EPOCH = 64, /* numbered by the device: the epoch is over with this launch */
-       SV_BATCH_GRANTS = 128     /* the same: gives leave for what comes straight to its place, and pulls nothing */ };
+       SV_BATCH_GRANTS = 128,    /* the same: gives leave for what comes straight to its place */
+       SV_BATCH_UNHEARD = 256    /* of a push: no host of this rank waits for a verdict or for credit of this epoch */ };
+
+/* In the count of a word beside a record in device memory: its sender pushed with SV_BATCH_UNHEARD. */
+enum { SV_WORD_UNHEARD = 1 << 23 };
 
 /* record, unless NULL, is copied to record_to (both aligned to 8 bytes) before the word is released. */
 typedef struct sv_signal_arg {

@@ -23,6 +23,9 @@ struct batch_now {
 /* The host: numbers and keys are in the launch. */
 struct numbered_by_host {
     enum : bool { BY_HOST = true };
+    SV_DEV_METHOD void begin(sv_dev_block_t)
+    {
+    }
     SV_DEV_METHOD batch_now now(const sv_batch_arg_t &arg, unsigned packet, const sv_record_t &) const
     {
         return batch_now{arg.epoch, arg.key[packet]};
@@ -33,17 +36,26 @@ struct numbered_by_host {
     }
 };
 
-/* The device, when what is ahead on the stream is complete. Nobody on the host waits for a word of such an epoch. */
+/* The device, when what is ahead on the stream is complete. Nobody on the host waits for a word of such an epoch. block
+   is that of the launch. */
 struct numbered_by_device {
     enum : bool { BY_HOST = false };
-    uint64_t epoch;
+    const sv_epoch_state_t *state;
+    uint64_t epoch; /* 0: not known yet */
+    SV_DEV_METHOD void begin(sv_dev_block_t block)
+    {
+        if (epoch)
+            return;
+        sv_dev_launch_wait();
+        epoch = epoch_begin(state, block);
+    }
     SV_DEV_METHOD batch_now now(const sv_batch_arg_t &, unsigned, const sv_record_t &identity) const
     {
         return batch_now{epoch, epoch_key(identity, epoch)};
     }
     SV_DEV_METHOD uint32_t fault(const sv_batch_arg_t &arg, unsigned packet) const
     {
-        return epoch_fault(arg.state, epoch, arg.index[packet]);
+        return epoch_fault(state, epoch, arg.index[packet]);
     }
 };
 
@@ -83,20 +95,47 @@ SV_DEV_FN bool batch_word_is(uint64_t word, uint64_t epoch, uint32_t attempt, ui
 /* Looks at a word until it is there; false if time is over or the exchange is given up. */
 SV_DEV_FN bool batch_poll(const sv_batch_arg_t &arg, uint64_t epoch, const uint64_t *word, uint64_t count)
 {
-    enum : unsigned { LOOK_AT_ABORT = 63 };
-    const uint64_t begin = sv_dev_clock_ns();
+    enum : unsigned { LOOK_AT_ABORT = 63, LOOK_AT_CLOCK = 7 };
+    uint64_t begin = 0;
     unsigned turns = 0, looks = 0;
 
     /* Partner: the release of the other rank's push (arrival) or pull, host or stream (credit). */
     while (!batch_word_is(sv_dev_load_acquire_system_u64(word), epoch, arg.attempt, count)) {
         const bool look = (++looks & LOOK_AT_ABORT) == 0;
-        if (sv_dev_clock_ns() - begin > arg.wait_ns ||
-            (look && arg.abort && sv_dev_load_acquire_system_u64(arg.abort)))
+        /* The clock takes as long as the word. */
+        const uint64_t now = (looks & LOOK_AT_CLOCK) == 0 ? sv_dev_clock_ns() : begin;
+        begin = begin ? begin : now;
+        if (now - begin > arg.wait_ns || (look && arg.abort && sv_dev_load_acquire_system_u64(arg.abort)))
             return false;
         if (looks > LOOK_AT_ABORT) /* what comes soon is not slept through */
             sv_dev_backoff(&turns);
     }
     return true;
+}
+
+/*
+ * An item where all lanes find it soon: what is waited for with an acquire makes a multiprocessor forget what it has of
+ * device memory, and items would be fetched once more at the worst time. All threads of the block call it. Unless ROOMY
+ * the kernel has no registers for it.
+ */
+template <typename ITEM, bool ROOMY>
+SV_DEV_FN const ITEM &batch_fetch(const void *items, uint32_t index, sv_dev_block_t at)
+{
+    const ITEM &there = static_cast<const ITEM *>(items)[index];
+#if defined(SV_DEV_GPU)
+    if (!ROOMY)
+        return there;
+    enum : unsigned { WORDS = sizeof(ITEM) / 8 };
+    SV_DEV_SHARED uint64_t fetched[WORDS];
+    sv_dev_block_sync(); /* the last share's may still be read */
+    for (unsigned w = at.tid; w < WORDS; w += at.nthreads)
+        fetched[w] = reinterpret_cast<const uint64_t *>(&there)[w];
+    sv_dev_block_sync();
+    return *reinterpret_cast<const ITEM *>(fetched);
+#else
+    (void)at;
+    return there;
+#endif
 }
 
 /* The push of a run is not the last that waits: a second grid would be on the device as long as other ranks are late,

@@ -18,7 +18,7 @@ struct layout_push {
 };
 
 struct layout_pull {
-    enum : bool { RECORD_EARLY = false }; /* registers are needed for more */
+    enum : bool { RECORD_EARLY = false, ROOMY = true }; /* registers are needed for more */
     SV_DEV_FN uint64_t pull(const sv_batch_arg_t &arg, const sv_pull_item_t &item, const uint8_t *src, uint64_t key,
                             sv_dev_block_t at)
     {

@@ -3,7 +3,8 @@
  * Device code of the receiver. One launch verifies a batch of packets, and in the same pass brings those that arrived
  * in slots to where they belong. A good packet releases everything that its sender waits for, the verdict and the
  * credit for the slot, and the word that this rank's host polls. So nobody else has to. MOVE writes the packet: as it
- * lies, or scattered to its pieces (kernel_pull.cc, kernel_scatter.cc).
+ * lies, or scattered to its pieces (kernel_pull.cc, kernel_scatter.cc). Where MOVE has room, in registers, it also finds
+ * out whether the sender's host wants to know.
  */
 #ifndef SV_KERNEL_PULL_H
 #define SV_KERNEL_PULL_H
@@ -20,6 +21,30 @@ SV_DEV_FN bool pull_await(const sv_batch_arg_t &arg, const sv_pull_item_t &item,
 
     return batch_await(arg, epoch, item.scratch, reinterpret_cast<const uint64_t *>(arrived), item.count,
                        arg.flags & SV_DIGEST_NONE ? nullptr : item.recorded, at);
+}
+
+/* In the first word of a record that was looked at, in place of the attempt, which nobody reads there: no host of the
+   sender's waits for the verdict, or for credit. */
+#define PULL_UNHEARD (uint64_t{1} << 63)
+
+/* What came beside the payload: one thread, after that has come. Only a word in device memory is looked at again:
+   others are far, and do not say. */
+template <typename MOVE>
+SV_DEV_FN record_words pull_look(const sv_batch_arg_t &arg, const sv_pull_item_t &item, uint64_t slot)
+{
+    record_words seen = {};
+
+    if (!(arg.flags & SV_DIGEST_NONE))
+        seen = record_load(item.record + slot * item.record_stride);
+    if (!MOVE::ROOMY)
+        return seen;
+    seen.word[0] &= ~PULL_UNHEARD;
+    if (item.record_seen) {
+        const uint8_t *word = reinterpret_cast<const uint8_t *>(item.arrived) + slot * item.arrived_stride;
+        if (sv_dev_load_u64(reinterpret_cast<const uint64_t *>(word)) & SV_WORD_UNHEARD)
+            seen.word[0] |= PULL_UNHEARD;
+    }
+    return seen;
 }
 
 struct pull_outcome {
@@ -46,13 +71,14 @@ SV_DEV_FN pull_outcome pull_judge(const sv_batch_arg_t &arg, const sv_pull_item_
 }
 
 /* The first failure is kept until the host has taken it. */
+template <typename MOVE>
 SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &item, uint64_t epoch,
                             const pull_outcome &outcome, bool absent)
 {
     if ((arg.flags & SV_BATCH_STICKY) && item.result->epoch)
         return;
     for (unsigned w = 0; item.record_seen && !absent && w < 8; w++)
-        item.record_seen[w] = outcome.seen.word[w];
+        item.record_seen[w] = outcome.seen.word[w] & (w == 0 && MOVE::ROOMY ? ~PULL_UNHEARD : ~uint64_t{0});
     item.result->expected = outcome.seen.word[7];
     item.result->found = outcome.digest;
     item.result->record_ok = absent ? uint32_t{SV_RESULT_ABSENT} : uint32_t{outcome.record_ok};
@@ -61,7 +87,7 @@ SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &ite
     sv_dev_store_release_system_u64(&item.result->epoch, epoch);
 }
 
-template <typename NUMBER>
+template <typename MOVE, typename NUMBER>
 SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item, batch_now now, uint64_t sum, bool here,
                           const record_words &seen)
 {
@@ -71,14 +97,17 @@ SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item,
 
     if (outcome.good) {
         const uint64_t leave = batch_word(now.epoch + item.nslots, 0, 1);
+        const bool unheard = MOVE::ROOMY && (seen.word[0] & PULL_UNHEARD) != 0;
+        uint64_t *const credit = unheard && item.credit_device ? nullptr : item.credit;
         /* Partners: batch_await() of the sender's push; its host, or that push again; its host; this rank's host. */
         sv_dev_store_release_system_u64_all(
-            sv_dev_words_t{{item.credit_device, item.credit, item.verdict, NUMBER::BY_HOST ? item.done : nullptr},
+            sv_dev_words_t{{item.credit_device, credit, unheard ? nullptr : item.verdict,
+                            NUMBER::BY_HOST ? item.done : nullptr},
                            {leave, leave, batch_word(now.epoch, 0, 1), done}});
         return;
     }
     if (here || sticky)
-        pull_explain(arg, item, now.epoch, outcome, !here);
+        pull_explain<MOVE>(arg, item, now.epoch, outcome, !here);
     /* Partners: this rank's kernels that wait for what will not come; its host. */
     if (sticky)
         sv_dev_store_release_system_u64_all(sv_dev_words_t{{arg.abort}, {1}});
@@ -88,20 +117,20 @@ SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item,
 }
 
 template <typename MOVE, typename NUMBER>
-SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, const NUMBER &number, unsigned share, sv_dev_block_t block)
+SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned share, sv_dev_block_t block)
 {
     const batch_share mine = batch_share_of(arg, share, block);
-    const sv_pull_item_t &item = static_cast<const sv_pull_item_t *>(arg.items)[arg.index[mine.packet]];
+    const sv_pull_item_t &item = batch_fetch<sv_pull_item_t, MOVE::ROOMY>(arg.items, arg.index[mine.packet], block);
+    number.begin(block);
     const batch_now now = number.now(arg, mine.packet, item.identity);
     const uint64_t slot = item.nslots > 1 ? now.epoch % item.nslots : 0;
     const bool here = pull_await(arg, item, now.epoch, slot, mine.at);
     record_words seen = {};
     uint64_t sum = 0;
 
-    const bool checks = !(arg.flags & SV_DIGEST_NONE);
     const bool early = MOVE::RECORD_EARLY && mine.at.nblocks == 1;
-    if (here && checks && early && mine.at.tid == 0) /* on its way while the payload is read */
-        seen = record_load(item.record + slot * item.record_stride);
+    if (here && early && mine.at.tid == 0) /* on its way while the payload is read */
+        seen = pull_look<MOVE>(arg, item, slot);
     if (here)
         sum = MOVE::pull(arg, item, item.src + slot * item.src_stride, now.key, mine.at);
     /* The barriers inside also put every thread's stores before thread 0 counts the share in or releases. */
@@ -111,27 +140,29 @@ SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, const NUMBER &number, unsig
     const batch_total total = batch_count_in(item.scratch, sum, mine.at);
     if (!total.last)
         return;
-    if (checks && !early && here)
-        seen = record_load(item.record + slot * item.record_stride);
-    pull_close<NUMBER>(arg, item, now, total.sum, here, seen);
+    if (!early && here)
+        seen = pull_look<MOVE>(arg, item, slot);
+    pull_close<MOVE, NUMBER>(arg, item, now, total.sum, here, seen);
 }
 
 template <typename MOVE, typename NUMBER>
-SV_DEV_FN void pull_body(const sv_batch_arg_t &arg, const NUMBER &number, sv_dev_block_t at)
+SV_DEV_FN void pull_body(const sv_batch_arg_t &arg, NUMBER &&number, sv_dev_block_t at)
 {
     for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks)
         pull_share<MOVE>(arg, number, share, at);
 }
 
 /* A packet that belongs in one piece. */
-struct whole_pull {
-    enum : bool { RECORD_EARLY = true };
+template <bool WIDE> struct whole_pull_as {
+    enum : bool { RECORD_EARLY = true, ROOMY = WIDE };
     SV_DEV_FN uint64_t pull(const sv_batch_arg_t &arg, const sv_pull_item_t &item, const uint8_t *src, uint64_t key,
                             sv_dev_block_t at)
     {
         return digest_block(src, item.dst, item.identity.bytes, key, !(arg.flags & SV_DIGEST_NONE), at);
     }
 };
+typedef whole_pull_as<false> whole_pull;
+typedef whole_pull_as<true> whole_pull_wide;
 
 } // namespace
 

@@ -51,16 +51,18 @@ SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const NUMBER &number, const
     uint64_t *near = item.arrived_device;
     if (near)
         near = reinterpret_cast<uint64_t *>(reinterpret_cast<uint8_t *>(near) + slot * item.record_stride);
+    const uint64_t near_word = word | (arg.flags & SV_BATCH_UNHEARD ? uint64_t{SV_WORD_UNHEARD} : 0);
     /* Partners: batch_await() of the receiver's pull; the receiver's host; this rank's host. */
     sv_dev_store_release_system_u64_all(
-        sv_dev_words_t{{near, item.arrived, NUMBER::BY_HOST ? item.sent : nullptr}, {word, word, word}});
+        sv_dev_words_t{{near, item.arrived, NUMBER::BY_HOST ? item.sent : nullptr}, {near_word, word, word}});
 }
 
 template <typename MOVE, typename NUMBER>
-SV_DEV_FN void push_share(const sv_batch_arg_t &arg, const NUMBER &number, unsigned share, sv_dev_block_t block)
+SV_DEV_FN void push_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned share, sv_dev_block_t block)
 {
     const batch_share mine = batch_share_of(arg, share, block);
-    const sv_push_item_t &item = static_cast<const sv_push_item_t *>(arg.items)[arg.index[mine.packet]];
+    const sv_push_item_t &item = batch_fetch<sv_push_item_t, true>(arg.items, arg.index[mine.packet], block);
+    number.begin(block);
     const batch_now now = number.now(arg, mine.packet, item.identity);
     const uint64_t slot = item.nslots > 1 ? now.epoch % item.nslots : 0;
     const bool here = batch_await(arg, now.epoch, item.scratch, item.credit, 1, nullptr, mine.at);
@@ -78,7 +80,7 @@ SV_DEV_FN void push_share(const sv_batch_arg_t &arg, const NUMBER &number, unsig
 }
 
 template <typename MOVE, typename NUMBER>
-SV_DEV_FN void push_body(const sv_batch_arg_t &arg, const NUMBER &number, sv_dev_block_t at)
+SV_DEV_FN void push_body(const sv_batch_arg_t &arg, NUMBER &&number, sv_dev_block_t at)
 {
     for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks)
         push_share<MOVE>(arg, number, share, at);

@@ -28,15 +28,18 @@ SV_DEV_FN void replay_grant(const sv_batch_arg_t &arg, uint64_t epoch, sv_dev_bl
 template <typename PUSH, typename PULL>
 SV_DEV_FN void replay_body(const sv_run_arg_t &arg, sv_dev_block_t at)
 {
-    sv_dev_launch_wait();
-    const numbered_by_device number = {epoch_next(arg.pull.state)};
+    numbered_by_device number = {arg.pull.state, 0};
 
-    if (arg.pull.flags & SV_BATCH_GRANTS)
+    if (arg.pull.flags & SV_BATCH_GRANTS) {
+        number.begin(at);
         replay_grant(arg.pull, number.epoch, at);
+    }
     push_body<PUSH>(arg.push, number, at);
     pull_body<PULL>(arg.pull, number, at);
-    if (arg.pull.flags & SV_BATCH_ENDS_EPOCH)
+    if (arg.pull.flags & SV_BATCH_ENDS_EPOCH) {
+        number.begin(at); /* where there are no packets */
         epoch_end(arg.pull.state, number.epoch, at);
+    }
 }
 
 } // namespace

@@ -6,7 +6,7 @@ namespace {
 
 SV_DEV_FN void whole_run_body(const sv_run_arg_t &arg, sv_dev_block_t at)
 {
-    run_body<whole_push, whole_pull>(arg, at);
+    run_body<whole_push, whole_pull_wide>(arg, at);
 }
 
 } // namespace

@@ -366,7 +366,7 @@ selvage_status_t sv_batch_run_how(selvage_exchange_t *x, const sv_batch_how_t *h
     const uint64_t pull_bytes = sv_batch_share_bytes(due_pull_bytes(x), x->batch.npull_due, most);
     sv_batch_begin(x, how, x->batch.push_items, &arg.push);
     sv_batch_begin(x, how, x->batch.pull_items, &arg.pull);
-    arg.push.flags |= SV_BATCH_HOLDS_NEXT;
+    arg.push.flags |= SV_BATCH_HOLDS_NEXT | SV_BATCH_UNHEARD;
     for (uint32_t i = 0; i < x->batch.npush_due; i++)
         sv_batch_add(&arg.push, &x->sends[x->batch.push_due[i]].p, push_bytes);
     for (uint32_t i = 0; i < x->batch.npull_due; i++)

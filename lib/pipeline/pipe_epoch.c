@@ -7,10 +7,10 @@
 #include "pipeline/pipe_phases.h"
 #include "pipeline/route.h"
 
-static uint64_t ended_epoch(const selvage_exchange_t *x)
+static uint64_t begun_epoch(const selvage_exchange_t *x)
 {
-    /* Partner: the store in epoch_end(). What came before it is ordered by the stream that was waited for. */
-    return __atomic_load_n(x->numbers.words + SV_EPOCH_ENDED, __ATOMIC_ACQUIRE);
+    /* Partner: the store in epoch_begin(). What kernels did is ordered by the stream that was waited for. */
+    return __atomic_load_n(x->numbers.words + SV_EPOCH_BEGUN, __ATOMIC_ACQUIRE);
 }
 
 /* Slots that take turns have leave for the first epochs from the host's first start, which may never come. */
@@ -43,8 +43,8 @@ selvage_status_t sv_epoch_share(selvage_exchange_t *x, const char *call, sv_epoc
         return SELVAGE_SUCCESS;
     if (x->started == 0)
         give_first_leave(x);
-    /* Partner: the load in epoch_next(): nobody has been given a kernel that asks before this call returns. */
-    __atomic_store_n(x->numbers.words + SV_EPOCH_BEGUN, x->started, __ATOMIC_RELEASE);
+    /* Partner: the load in epoch_begin(): nobody has been given a kernel that asks before this call returns. */
+    __atomic_store_n(x->numbers.words + SV_EPOCH_TOLD, x->started, __ATOMIC_RELEASE);
     x->numbers.shared = true;
     return SELVAGE_SUCCESS;
 }
@@ -53,7 +53,7 @@ static void count_epochs(void *arg)
 {
     selvage_exchange_t *x = arg;
     selvage_stats_t *stats = &x->comm->stats;
-    const uint64_t ended = ended_epoch(x), more = ended > x->epoch ? ended - x->epoch : 0;
+    const uint64_t begun = begun_epoch(x), more = begun > x->epoch ? begun - x->epoch : 0;
     if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
         return;
     stats->epochs += more;
@@ -108,8 +108,8 @@ selvage_status_t sv_epoch_tell(const selvage_exchange_t *x, uint64_t epoch, void
 
 uint64_t sv_epoch_count(const selvage_exchange_t *x)
 {
-    const uint64_t ended = x->numbers.shared ? ended_epoch(x) : 0;
-    return ended > x->started ? ended : x->started;
+    const uint64_t begun = x->numbers.shared ? begun_epoch(x) : 0;
+    return begun > x->started ? begun : x->started;
 }
 
 static selvage_status_t inject_fault(const selvage_exchange_t *x, uint64_t epoch, uint32_t send, uint32_t kind)

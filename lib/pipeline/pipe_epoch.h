@@ -3,7 +3,7 @@
  * Epochs that kernels number. The host counts the epochs that it starts. What a graph replays, or a kernel of the
  * user's does, starts without it, and counts in the device's memory (sv_epoch_state_t, kernel_epoch.h):
  *
- *   device:  state->epoch  --- each kernel that ends an epoch adds 1, and says so in words[ENDED] (pinned) --->  host
+ *   device:  state->epoch  --- each kernel that ends an epoch adds 1; it said so in words[BEGUN] (pinned) ---->  host
  *   host:    x->epoch      --- each epoch that the host starts is stored to state->epoch on its stream ------>  device
  *
  * Epochs of both kinds come one after the other, so that the two numbers can follow each other. The user keeps that
@@ -35,7 +35,7 @@ selvage_status_t sv_epoch_catch_up(selvage_exchange_t *x, void *stream, bool wai
 /* Puts the number of the epoch that the host starts where kernels find it, ahead of all of it. */
 selvage_status_t sv_epoch_tell(const selvage_exchange_t *x, uint64_t epoch, void *stream);
 
-/* Epochs started, those of the device included as far as they have ended. */
+/* Epochs started, those of the device included. */
 uint64_t sv_epoch_count(const selvage_exchange_t *x);
 
 /* At commit: the fault of an epoch that the device numbers, if SELVAGE_FAULT wants one. */

@@ -37,6 +37,7 @@ static void begin_node(graph_node_t *node)
     sv_batch_begin(x, &how, x->batch.push_items, &node->arg.push);
     sv_batch_begin(x, &how, x->batch.pull_items, &node->arg.pull);
     node->arg.push.state = node->arg.pull.state = x->numbers.state;
+    node->arg.push.flags |= SV_BATCH_UNHEARD;
 }
 
 static void make_node(graph_node_t *node, selvage_exchange_t *x, void *stream)
@@ -158,12 +159,15 @@ static bool is_one_node(const selvage_exchange_t *x)
 static selvage_status_t capture_run(graph_node_t *node)
 {
     const selvage_exchange_t *x = node->x;
+    bool leave = false;
     node->in_pieces = x->sends[0].p.fused;
     for (uint32_t i = 0; i < x->nsends; i++)
         sv_batch_add(&node->arg.push, &x->sends[i].p, node->push_bytes);
-    for (uint32_t i = 0; i < x->nrecvs; i++)
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        leave |= needs_leave(&x->recvs[i]);
         sv_batch_add(&node->arg.pull, &x->recvs[i].p, node->pull_bytes);
-    return enqueue_node(node, SV_BATCH_GRANTS | SV_BATCH_ENDS_EPOCH);
+    }
+    return enqueue_node(node, SV_BATCH_ENDS_EPOCH | (leave ? SV_BATCH_GRANTS : 0));
 }
 
 /* --- what may be captured ----------------------------------------------------------------------------------------- */
