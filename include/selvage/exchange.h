@@ -9,6 +9,16 @@
  * touches a receive buffer before that work is done. After wait(x, stream) returns, later work on `stream` sees the
  * received data. Send buffers belong to Selvage from start until wait. The caller never needs a device synchronise.
  *
+ * Graphs: start with enqueue_wait after it, and run, may be called on a stream that is being captured (CUDA, HIP,
+ * selvage_graph_begin()). They begin no epoch then: each launch of the graph is the next one, as often as it comes,
+ * mixed with other epochs. Packets go by `self` and `peer` as for enqueue_wait, else ERR_UNSUPPORTED names the packet;
+ * ranks do not share a GPU. Epochs come one after the other: a graph is launched when the last epoch that the host
+ * started is complete, or on a stream after it. The next call on the exchange that is not captured is given the stream
+ * of the last launch, or one after it, or all launches are complete; start and run then wait on the host until nothing
+ * is left to do on that stream. That call returns what went wrong in replays, where nothing is sent again. Addresses
+ * are those of the capture. No launch is under way when the exchange is destroyed, or comes later. doc/latency.md says
+ * more.
+ *
  * Lifetimes: buffers stay allocated from commit until destroy, and a stream exists from start until the wait that ends
  * the epoch. This is not checked, because asking the device costs more than an epoch: freed memory would be used.
  */
@@ -140,9 +150,10 @@ selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex);
 /**
  * @brief Starts an epoch: packs, checksums, posts receives and begins to copy. Returns at once.
  *
- * Local; does not block; stream-ordered after the work on @p stream.
+ * Local; does not block, but for graphs (see the top of this file); stream-ordered after the work on @p stream.
  *
- * @return ERR_STATE before commit or while the last epoch is not complete; else the exchange's first error
+ * @return ERR_STATE before commit or while the last epoch is not complete; else the exchange's first error. In a graph
+ *         also ERR_UNSUPPORTED, and ERR_STATE if the start captured before has no enqueue_wait yet
  */
 selvage_status_t selvage_exchange_start(selvage_exchange_t *ex, void *stream);
 
@@ -150,7 +161,7 @@ selvage_status_t selvage_exchange_start(selvage_exchange_t *ex, void *stream);
  * @brief Advances the communicator and says whether this epoch is complete. Local; never blocks.
  *
  * @return SUCCESS: complete, and later work on @p stream sees the received data, as after wait; IN_PROGRESS;
- *         ERR_STATE if never started; else the exchange's first error
+ *         ERR_STATE if never started, or @p stream is being captured; else the exchange's first error
  */
 selvage_status_t selvage_exchange_test(selvage_exchange_t *ex, void *stream);
 
@@ -161,8 +172,11 @@ selvage_status_t selvage_exchange_test(selvage_exchange_t *ex, void *stream);
  * deadline, which counts from the last progress. Needs nothing queued on @p stream after start. The communicator's
  * other exchanges advance meanwhile. Waiting again for a complete epoch succeeds at once.
  *
- * @return ERR_STATE if never started; ERR_CHECKSUM, ERR_TIMEOUT, ERR_PEER, ERR_MPI, ERR_DEVICE, after which the
- *         exchange is poisoned: start, test and wait return the same error, and it can only be destroyed
+ * After launches of graphs it waits until nothing is left to do on @p stream, and returns what they found.
+ *
+ * @return ERR_STATE if never started, or @p stream is being captured; ERR_CHECKSUM, ERR_TIMEOUT, ERR_PEER, ERR_MPI,
+ *         ERR_DEVICE, after which the exchange is poisoned: start, test and wait return the same error, and it can only
+ *         be destroyed
  */
 selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream);
 
@@ -185,7 +199,8 @@ selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream);
  * without threads.
  *
  * @param stream  the one given to start, or one that is ordered after it
- * @return ERR_UNSUPPORTED with the packet named, ERR_STATE if never started; else the exchange's first error
+ * @return ERR_UNSUPPORTED with the packet named, ERR_STATE if never started, or in a graph without a start before it;
+ *         else the exchange's first error
  */
 selvage_status_t selvage_exchange_enqueue_wait(selvage_exchange_t *ex, void *stream);
 
@@ -209,7 +224,7 @@ selvage_status_t selvage_exchange_enqueue_wait(selvage_exchange_t *ex, void *str
  */
 selvage_status_t selvage_exchange_run(selvage_exchange_t *ex, void *stream);
 
-/** @brief Number of epochs started so far. Local; 0 for NULL. */
+/** @brief Number of epochs started so far, also by graphs, as far as the device has come. Local; 0 for NULL. */
 uint64_t selvage_exchange_epoch(const selvage_exchange_t *ex);
 
 /** @brief Route that commit settled for the send with this index. Local. @return ERR_ARGUMENT, ERR_STATE */

@@ -164,6 +164,7 @@ selvage_status_t selvage_halo_exchange(selvage_halo_t *halo, void *stream);
  * @brief Gives the fields other arrays of the same shape: for codes that swap A and B in every step.
  *
  * Local; not collective (every rank may do so at its own time); between wait, or enqueue_wait, and the next start only.
+ * Graphs keep the arrays of their capture. After one, ERR_STATE for more than five fields.
  * Sets of pointers that were seen lately cost nothing; a new set is copied to the device, for which the host waits.
  *
  * @param[in] data  one pointer per field, in their order; arrays do not overlap, and are aligned like the first ones

@@ -286,9 +286,8 @@ typedef struct sv_epoch_state {
 } sv_epoch_state_t;
 
 /* Until the device first numbers an epoch the host tells it nothing, which would cost each of its own. Then the word
-   TOLD says how many these were. BEGUN gets each epoch that a kernel has begun. It could not be stored sooner, and later
-   the end of the kernel would wait for it, as host memory is far. Who knows that the kernel is complete knows that the
-   epoch is over. */
+   TOLD says how many these were. BEGUN gets each epoch that a kernel has begun: for a word of its end, in host memory,
+   the kernel would have to wait. Who knows that it is complete knows that the epoch is over. */
 #define SV_EPOCH_UNTOLD (~(uint64_t)0)
 enum { SV_EPOCH_BEGUN = 0, SV_EPOCH_TOLD = 1 };
 
@@ -374,7 +373,7 @@ enum { SV_BATCH_STICKY = 8, SV_BATCH_UNLESS_FAILED = 16, /* nothing is done if t
        SV_BATCH_HOLDS_NEXT = 32, /* the next kernel of the stream is not brought in by this part */
        SV_BATCH_ENDS_EPOCH = 64, /* numbered by the device: the epoch is over with this launch */
        SV_BATCH_GRANTS = 128,    /* the same: gives leave for what comes straight to its place */
-       SV_BATCH_UNHEARD = 256    /* of a push: no host of this rank waits for a verdict or for credit of this epoch */ };
+       SV_BATCH_UNHEARD = 256    /* of a push: no host of this rank waits for verdicts or credit of this epoch */ };
 
 /* In the count of a word beside a record in device memory: its sender pushed with SV_BATCH_UNHEARD. */
 enum { SV_WORD_UNHEARD = 1 << 23 };

@@ -3,8 +3,8 @@
  * Device code of the receiver. One launch verifies a batch of packets, and in the same pass brings those that arrived
  * in slots to where they belong. A good packet releases everything that its sender waits for, the verdict and the
  * credit for the slot, and the word that this rank's host polls. So nobody else has to. MOVE writes the packet: as it
- * lies, or scattered to its pieces (kernel_pull.cc, kernel_scatter.cc). Where MOVE has room, in registers, it also finds
- * out whether the sender's host wants to know.
+ * lies, or scattered to its pieces (kernel_pull.cc, kernel_scatter.cc). Where MOVE is ROOMY, in registers, it finds out
+ * whether the sender's host wants to know.
  */
 #ifndef SV_KERNEL_PULL_H
 #define SV_KERNEL_PULL_H
