@@ -95,6 +95,9 @@ coll 3 0 " 0 bad" "${short[@]}" --checksum on --type all --op all --min 100 --ma
     --json "$work/json" &&
     rows "len(rows) == (3 * 12 * 6 + 4 * 12 + 1) * 2 and len({row['type'] for row in rows}) == 13 and all(
         row['available'] and row['wrong'] == 0 and row['size'] <= 100 for row in rows)"
+coll 2 0 "replayed by graphs of 20" "${short[@]}" --graph --call all_reduce,sendrecv --min 1K --max 1K --place out \
+    --register off --checksum on --json "$work/json" &&
+    rows "len(rows) == 2 and all(row['available'] and row['wrong'] == 0 for row in rows)"
 coll 1 0 " 0 bad" "${short[@]}" --checksum on --max 128 --register off --json "$work/json" &&
     rows "n == 1 and all(row['available'] and row['wrong'] == 0 for row in rows)"
 

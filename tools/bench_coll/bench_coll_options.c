@@ -27,6 +27,7 @@ void bench_coll_options_usage(FILE *stream)
           "  --algo LIST --proto LIST --channels LIST\n"
           "                       what the library is forced to, every combination (default: its own choice)\n"
           "  --sweep FILE         all algorithms and protocols, the fastest of each size into a tuning file\n"
+          "  --graph              20 of each call captured and replayed, those of NCCL too\n"
           "  --host               also the host's time in a call, beside that of a bare launch\n"
           "  --fifo               many grouped calls through a small FIFO of work, instead of the table\n"
           "  --fifo-calls N --fifo-bytes B   (10000; 64K)\n"
@@ -200,6 +201,7 @@ bool bench_coll_options_parse(int argc, char **argv, bench_coll_options_t *optio
         {"seconds", TOOL_POSITIVE, .value = &options.seconds},
         {"repetitions", TOOL_WHOLE, .value = &options.repetitions, .low = 1, .high = BENCH_REPETITIONS_MAX},
         {"runs", TOOL_WHOLE, .value = &options.runs, .low = 1, .high = BENCH_COLL_RUNS_MAX},
+        {"graph", TOOL_FLAG, .value = &options.graph},
         {"host", TOOL_FLAG, .value = &options.host},
         {"sweep", TOOL_TEXT, .value = &options.sweep},
         {"fifo", TOOL_FLAG, .value = &options.fifo},

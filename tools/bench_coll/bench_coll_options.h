@@ -31,7 +31,7 @@ typedef struct bench_coll_options {
     double seconds;
     int repetitions; /* calls of a batch; 0: as many as fit into seconds */
     int runs;
-    bool host, fifo;
+    bool host, fifo, graph;
     int fifo_calls;
     size_t fifo_bytes;
     const char *sweep; /* file for the winners; NULL: no sweep. This and the files below point into argv */

@@ -33,7 +33,14 @@ static bench_times_t summary(samples_t *samples)
 static bench_times_t measure(const bench_coll_run_t *run, const bench_work_t *work)
 {
     const bench_coll_options_t *options = &run->options;
-    return bench_measure(&run->job, BENCH_STREAM, options->seconds / options->runs, options->repetitions, work);
+    const double seconds = options->seconds / options->runs;
+    bench_graph_t graph = {&run->job, run->ground.device, run->ground.stream, NULL, {0}};
+    bench_work_t replay;
+    if (!options->graph || !bench_graph_open(&graph, NULL, work, &replay))
+        return bench_measure(&run->job, BENCH_STREAM, seconds, options->repetitions, work);
+    const bench_times_t times = bench_measure(&run->job, BENCH_GRAPH, seconds, options->repetitions, &replay);
+    bench_graph_close(&graph);
+    return times;
 }
 
 static long sum_of_ranks(const tool_job_t *job, long value)

@@ -6,6 +6,7 @@
 #ifndef SELVAGE_BENCH_COLL_RUN_H
 #define SELVAGE_BENCH_COLL_RUN_H
 
+#include "tools/common/bench_graph.h"
 #include "tools/bench_coll/bench_coll_data.h"
 #include "tools/bench_coll/bench_coll_nccl.h"
 #include "tools/bench_coll/bench_coll_options.h"

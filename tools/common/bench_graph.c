@@ -14,12 +14,20 @@ static void finish_replays(void *context)
     graph->of.finish(graph->of.context);
 }
 
+static bool capture_one(bench_capture_t capture, const bench_work_t *of)
+{
+    if (capture)
+        return capture(of->context);
+    of->enqueue(of->context);
+    return true;
+}
+
 bool bench_graph_open(bench_graph_t *graph, bench_capture_t capture, const bench_work_t *of, bench_work_t *work_out)
 {
     bool good = selvage_graph_begin(graph->device, graph->stream) == SELVAGE_SUCCESS;
     if (good) {
         for (int i = 0; i < BENCH_GRAPH_EPOCHS && good; i++)
-            good = capture(of->context);
+            good = capture_one(capture, of);
         good &= selvage_graph_end(graph->device, graph->stream, &graph->graph) == SELVAGE_SUCCESS;
     }
     if (!bench_all(graph->job, good)) {

@@ -21,7 +21,8 @@ typedef struct bench_graph {
 /* Enqueues one of what is to be captured; false if it cannot be. */
 typedef bool (*bench_capture_t)(void *context);
 
-/* Captures on the stream what `capture` enqueues with of.context. *work_out replays it, and finishes as `of` does.
+/* Captures on the stream what `capture` enqueues with of.context, or, if it is NULL, what of.enqueue does, which cannot
+   fail. *work_out replays it, and finishes as `of` does.
    False, and nothing to close, if some rank cannot. Collective. */
 bool bench_graph_open(bench_graph_t *graph, bench_capture_t capture, const bench_work_t *of, bench_work_t *work_out);
 void bench_graph_close(bench_graph_t *graph);
