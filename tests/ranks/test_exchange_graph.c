@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "comm/comm.h"
 #include "fixtures/check.h"
 #include "fixtures/local_ranks.h"
 #include "kernels/kernels.h"
@@ -300,13 +301,12 @@ static void test_mixed(void)
 
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
-static void check_refused(actor_t *actor, selvage_status_t status, selvage_status_t wanted, const char *text)
+static void check_refused(selvage_status_t status, selvage_status_t wanted, const char *text)
 {
     CHECK_STATUS(status, wanted);
     if (!strstr(selvage_error_detail(), text))
         fprintf(stderr, "-- detail: %s\n", selvage_error_detail());
     CHECK(strstr(selvage_error_detail(), text) != NULL);
-    (void)actor;
 }
 
 static void run_refused_route(local_rank_t *self)
@@ -315,9 +315,9 @@ static void run_refused_route(local_rank_t *self)
     if (open_actor(&actor, self)) {
         selvage_graph_t *graph = NULL;
         CHECK_STATUS(selvage_graph_begin(self->dev, actor.stream[1]), SELVAGE_SUCCESS);
-        check_refused(&actor, selvage_exchange_run(actor.ex, actor.stream[1]), SELVAGE_ERR_UNSUPPORTED,
+        check_refused(selvage_exchange_run(actor.ex, actor.stream[1]), SELVAGE_ERR_UNSUPPORTED,
                       "by route staged through the host");
-        check_refused(&actor, selvage_exchange_start(actor.ex, actor.stream[1]), SELVAGE_ERR_UNSUPPORTED,
+        check_refused(selvage_exchange_start(actor.ex, actor.stream[1]), SELVAGE_ERR_UNSUPPORTED,
                       "by route staged through the host");
         CHECK_STATUS(selvage_graph_end(self->dev, actor.stream[1], &graph), SELVAGE_SUCCESS);
         selvage_graph_destroy(self->dev, graph);
@@ -338,22 +338,22 @@ static void run_refused_order(local_rank_t *self)
         void *stream = actor.stream[1];
         selvage_exchange_t *ex = actor.ex;
         CHECK_STATUS(selvage_graph_begin(self->dev, stream), SELVAGE_SUCCESS);
-        check_refused(&actor, selvage_exchange_enqueue_wait(ex, stream), SELVAGE_ERR_STATE, "no start was captured");
+        check_refused(selvage_exchange_enqueue_wait(ex, stream), SELVAGE_ERR_STATE, "no start was captured");
         CHECK_STATUS(selvage_exchange_run(ex, stream), SELVAGE_SUCCESS);
-        check_refused(&actor, selvage_exchange_wait(ex, stream), SELVAGE_ERR_STATE, "cannot be captured");
-        check_refused(&actor, selvage_exchange_test(ex, stream), SELVAGE_ERR_STATE, "cannot be captured");
+        check_refused(selvage_exchange_wait(ex, stream), SELVAGE_ERR_STATE, "cannot be captured");
+        check_refused(selvage_exchange_test(ex, stream), SELVAGE_ERR_STATE, "cannot be captured");
         CHECK_STATUS(selvage_exchange_start(ex, stream), SELVAGE_SUCCESS);
-        check_refused(&actor, selvage_exchange_start(ex, stream), SELVAGE_ERR_STATE, "has no");
-        check_refused(&actor, selvage_exchange_run(ex, stream), SELVAGE_ERR_STATE, "has no");
+        check_refused(selvage_exchange_start(ex, stream), SELVAGE_ERR_STATE, "has no");
+        check_refused(selvage_exchange_run(ex, stream), SELVAGE_ERR_STATE, "has no");
         CHECK_STATUS(selvage_exchange_enqueue_wait(ex, stream), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_exchange_start(ex, stream), SELVAGE_SUCCESS); /* without its end: never launched */
         CHECK_STATUS(selvage_graph_end(self->dev, stream, &actor.graph.many), SELVAGE_SUCCESS);
-        check_refused(&actor, selvage_exchange_wait(ex, stream), SELVAGE_ERR_STATE, "never started");
+        check_refused(selvage_exchange_wait(ex, stream), SELVAGE_ERR_STATE, "never started");
         for (int i = 0; i < 3; i++)
             do_epoch(&actor, i == 1 ? WAY_WAIT : WAY_GRAPH_RUN);
         CHECK_STATUS(selvage_exchange_start(ex, actor.stream[0]), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_graph_begin(self->dev, stream), SELVAGE_SUCCESS);
-        check_refused(&actor, selvage_exchange_run(ex, stream), SELVAGE_ERR_STATE, "epoch 4 is not complete");
+        check_refused(selvage_exchange_run(ex, stream), SELVAGE_ERR_STATE, "epoch 4 is not complete");
         selvage_graph_t *graph = NULL;
         CHECK_STATUS(selvage_graph_end(self->dev, stream, &graph), SELVAGE_SUCCESS);
         selvage_graph_destroy(self->dev, graph);
@@ -370,8 +370,30 @@ static void run_refused_inline(local_rank_t *self)
     if (open_actor(&actor, self)) {
         selvage_graph_t *graph = NULL;
         CHECK_STATUS(selvage_graph_begin(self->dev, actor.stream[1]), SELVAGE_SUCCESS);
-        check_refused(&actor, selvage_exchange_run(actor.ex, actor.stream[1]), SELVAGE_ERR_UNSUPPORTED,
+        check_refused(selvage_exchange_run(actor.ex, actor.stream[1]), SELVAGE_ERR_UNSUPPORTED,
                       "no kernel may wait");
+        CHECK_STATUS(selvage_graph_end(self->dev, actor.stream[1], &graph), SELVAGE_SUCCESS);
+        selvage_graph_destroy(self->dev, graph);
+    }
+    local_ranks_barrier(self);
+    close_actor(&actor);
+}
+
+/* Where kernels must not wait for other ranks, or would not see what these store. */
+static void run_refused_machine(local_rank_t *self)
+{
+    actor_t actor;
+    if (open_actor(&actor, self)) {
+        selvage_graph_t *graph = NULL;
+        CHECK_STATUS(selvage_graph_begin(self->dev, actor.stream[1]), SELVAGE_SUCCESS);
+        self->comm->dev->shows_stores = false;
+        check_refused(selvage_exchange_run(actor.ex, actor.stream[1]), SELVAGE_ERR_UNSUPPORTED,
+                      "lies in registered memory");
+        self->comm->dev->shows_stores = true;
+        self->comm->topology.shares_gpu = true;
+        check_refused(selvage_exchange_start(actor.ex, actor.stream[1]), SELVAGE_ERR_UNSUPPORTED,
+                      "ranks share a GPU");
+        self->comm->topology.shares_gpu = false;
         CHECK_STATUS(selvage_graph_end(self->dev, actor.stream[1], &graph), SELVAGE_SUCCESS);
         selvage_graph_destroy(self->dev, graph);
     }
@@ -386,6 +408,9 @@ static void test_refused(void)
     local_ranks_run(&(local_run_t){.size = 2, .body = run_refused_route, .arg = &scene, .log_expected = true});
     local_ranks_env("TIMEOUT_S=30");
     local_ranks_run(&(local_run_t){.size = 2, .body = run_refused_order, .arg = &scene, .log_expected = true});
+    scene_t registered = {.size = 2, .per_pair = 1, .bytes = 1000, .registered = true};
+    local_ranks_env("TIMEOUT_S=30 KERNEL_PEER_MAX_BYTES=0");
+    local_ranks_run(&(local_run_t){.size = 2, .body = run_refused_machine, .arg = &registered, .log_expected = true});
     local_ranks_env("TIMEOUT_S=30 SOFT_MODE=inline");
     local_ranks_run(&(local_run_t){.size = 2, .body = run_refused_inline, .arg = &scene, .log_expected = true});
 }
