@@ -87,6 +87,7 @@ static void run_replayed(local_rank_t *self)
         coll_try_open(&player.try[i], player.coll, self->dev, CAPACITY, i % 2);
     draw_calls(&player, job, self->size, &state);
     fill_all(&player, &state);
+    CHECK_STATUS(selvage_stream_synchronize(self->dev, player.stream), SELVAGE_SUCCESS); /* it is filled again */
     capture_calls(&player, self->dev);
     for (unsigned round = 0; round < job->rounds; round++) {
         const uint64_t way = coll_random(&state, 4);
