@@ -62,7 +62,8 @@ void bench_coll_report_head(const bench_coll_run_t *run)
     printf("back to back on the stream%s; medians of the slowest rank in %d run%s; p99: the slowest batch;\n"
            "algbw: size by time; busbw: what nccl-tests makes of it for the call; times: NCCL's by ours; cost: what\n"
            "checksums add\n",
-           run->options.graph ? ", replayed by graphs of 20" : "", run->options.runs, run->options.runs == 1 ? "" : "s");
+           run->options.graph ? ", replayed by graphs of 20" : "", run->options.runs,
+           run->options.runs == 1 ? "" : "s");
     print_baseline(run);
     if (run->options.host)
         printf("host: the host's time in a call, p50 and p99; a bare launch takes %.2f and %.2f us\n",
