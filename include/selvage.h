@@ -18,6 +18,7 @@
 #include <selvage/comm.h>
 #include <selvage/config.h>
 #include <selvage/device.h>
+#include <selvage/device_api.h>
 #include <selvage/exchange.h>
 #include <selvage/grid.h>
 #include <selvage/halo.h>

@@ -8,6 +8,7 @@
 #include "comm/comm_task.h"
 #include "pipeline/pipe_epoch.h"
 #include "pipeline/pipe_exchange.h"
+#include "pipeline/pipe_session.h"
 
 static const char *const route_names[] = {"default", "self", "peer", "shared", "staged", "direct"};
 
@@ -152,6 +153,15 @@ selvage_status_t selvage_exchange_run(selvage_exchange_t *ex, void *stream)
     selvage_status_t status = sv_exchange_run(ex, stream);
     sv_range_pop(ex->comm);
     return sv_api_leave(status);
+}
+
+selvage_status_t selvage_exchange_device(selvage_exchange_t *ex, unsigned epochs, void *stream,
+                                         selvage_device_exchange_t *handle_out)
+{
+    SV_API_NEED(ex);
+    SV_API_NEED(handle_out);
+    SV_TRY(sv_api_enter(ex->comm));
+    return sv_api_leave(sv_session_begin(ex, epochs, stream, false, handle_out));
 }
 
 uint64_t selvage_exchange_epoch(const selvage_exchange_t *ex)

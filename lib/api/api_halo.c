@@ -8,6 +8,7 @@
 #include "comm/comm_ranges.h"
 #include "comm/comm_task.h"
 #include "grid/halo_handle.h"
+#include "pipeline/pipe_session.h"
 
 /* One call of create. Whatever is wrong on this rank, the others must hear of it: so it is carried along. */
 typedef struct create_call {
@@ -131,6 +132,15 @@ selvage_status_t selvage_halo_run(selvage_halo_t *halo, void *stream)
     selvage_status_t status = sv_exchange_run(halo->exchange, stream);
     sv_range_pop(halo->grid->comm);
     return sv_api_leave(status);
+}
+
+selvage_status_t selvage_halo_device(selvage_halo_t *halo, unsigned epochs, void *stream,
+                                     selvage_device_exchange_t *handle_out)
+{
+    SV_API_NEED(halo);
+    SV_API_NEED(handle_out);
+    SV_TRY(sv_api_enter(halo->grid->comm));
+    return sv_api_leave(sv_session_begin(halo->exchange, epochs, stream, true, handle_out));
 }
 
 selvage_status_t selvage_halo_exchange(selvage_halo_t *halo, void *stream)

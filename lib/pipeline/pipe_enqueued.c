@@ -18,6 +18,7 @@
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_graph.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/pipe_session.h"
 #include "pipeline/route.h"
 
 uint64_t sv_enqueued_deadline_ns(const selvage_exchange_t *x)
@@ -351,6 +352,7 @@ static void check_gated(void *arg)
 
 void sv_enqueued_check(selvage_exchange_t *x)
 {
+    sv_session_check(x);
     if (late_epoch(x) && sv_exchange_state(x) != SV_EXCHANGE_POISONED)
         sv_progress_call(&x->comm->progress, check_gated, x);
     if ((x->enqueued.epoch || x->numbers.shared) && sv_exchange_state(x) == SV_EXCHANGE_IDLE)
@@ -359,5 +361,7 @@ void sv_enqueued_check(selvage_exchange_t *x)
 
 selvage_status_t sv_enqueued_query(selvage_exchange_t *x)
 {
+    if (sv_session_is_last(x))
+        return sv_session_query(x);
     return x->enqueued.epoch == 0 || x->enqueued.epoch != x->started ? SELVAGE_SUCCESS : sv_batch_query(x);
 }

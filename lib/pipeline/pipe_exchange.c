@@ -14,6 +14,7 @@
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/pipe_session.h"
 #include "pipeline/route.h"
 
 /* How long a poisoned or failed exchange waits for the wire and the neighbours before it sets memory aside. */
@@ -215,6 +216,7 @@ static void free_resources(selvage_exchange_t *x)
         sv_free(peer);
     }
     sv_layouts_undo(x);
+    sv_session_release(x);
 
     if (!quarantined && memory->segment_open)
         sv_shared_close(&memory->segment);
@@ -402,7 +404,7 @@ static void drain_device(selvage_exchange_t *x)
     uint64_t begin_ns = sv_clock_ns();
     /* Kernels on the caller's stream still read what commit made. A broken wire is no reason not to wait for them. */
     while (!x->failure.device_busy &&
-           (sv_batch_query(x) == SELVAGE_IN_PROGRESS || sv_layouts_under_way(x) ||
+           (sv_session_query(x) == SELVAGE_IN_PROGRESS || sv_layouts_under_way(x) ||
             (x->enqueued.gated_epoch &&
              SV_DEVICE_CALL(dev, event_query, x->enqueued.gate_event) == SELVAGE_IN_PROGRESS))) {
         x->failure.device_busy = (double)(sv_clock_ns() - begin_ns) > PARTING_TIMEOUT_S * 1e9;

@@ -326,6 +326,15 @@ typedef struct sv_exchange_numbers {
     bool shared;                   /* the device may number epochs; the host follows, and tells it of its own */
     bool start_captured;           /* a start is in a graph whose enqueued wait has not been captured yet */
 } sv_exchange_numbers_t;
+struct selvage_device_report;
+
+/* Epochs that kernels of the application's run; see pipe_session.c. */
+typedef struct sv_exchange_session {
+    uint64_t epoch;                /* the last of the last session; 0: there was none */
+    void *stream;                  /* the user's, on which its kernel is */
+    void *block;                   /* device: what kernels read and share; owned */
+    struct selvage_device_report *report; /* pinned: the first failure; owned */
+} sv_exchange_session_t;
 
 /* Memory that commit makes. */
 typedef struct sv_exchange_memory {
@@ -406,6 +415,7 @@ struct selvage_exchange {
     sv_exchange_batch_t batch;
     sv_exchange_enqueued_t enqueued;
     sv_exchange_numbers_t numbers;
+    sv_exchange_session_t session;
     sv_exchange_memory_t memory;
     sv_exchange_failure_t failure;
     sv_exchange_timing_t timing;

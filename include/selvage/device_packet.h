@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file device_packet.h
+ * @brief Part of device_api.h, which includes it: packets in kernels, and the end of a session.
+ *
+ * A packet of an epoch has one coop, or several parts: coops that each fill, or read, a share of it, and each open and
+ * close it once, with their number `part` and the same `parts`. Coops of parts need not be of one block.
+ */
+#ifndef SELVAGE_DEVICE_PACKET_H
+#define SELVAGE_DEVICE_PACKET_H
+
+#ifdef __cplusplus
+#include <selvage/device_coop.h>
+#include <selvage/device_handle.h>
+
+/** Rules that SELVAGE_DEVICE_DEBUG checks. */
+typedef enum selvage_device_rule {
+    SELVAGE_RULE_EPOCH = 1,  /**< an epoch of a session is below handle.epochs */
+    SELVAGE_RULE_ORDER = 2,  /**< a packet's epochs follow each other, none is left out or repeated */
+    SELVAGE_RULE_HANDLE = 3, /**< a handle is of one session */
+    SELVAGE_RULE_PLACE = 4,  /**< offsets and sizes are within the packet and multiples of 8 */
+    SELVAGE_RULE_ONCE = 5,   /**< every byte is stored, or loaded, once */
+    SELVAGE_RULE_INDEX = 6,  /**< a packet's index, and a part's, are below their numbers */
+    SELVAGE_RULE_BLOCK = 7   /**< blocks leave and sync, not warps */
+} selvage_device_rule_t;
+
+/** A packet of one epoch that this coop fills, or its part of it. Lives in registers. */
+typedef struct selvage_outgoing {
+    uint8_t *slot;          /**< in the receiver's memory; NULL: not open, because the exchange is poisoned */
+    uint64_t bytes;         /**< of the packet */
+    uint64_t key, sum, number, moved;
+    uint32_t index, part, parts, broken;
+} selvage_outgoing_t;
+
+/** A packet of one epoch that has come, or a part of it. */
+typedef struct selvage_incoming {
+    const uint8_t *slot;    /**< NULL: the packet did not come, or the exchange is poisoned */
+    uint64_t bytes;
+    uint64_t key, sum, number, moved, expected;
+    uint32_t index, part, parts, broken;
+} selvage_incoming_t;
+
+/** Bytes offset to offset + bytes of a packet. */
+typedef struct selvage_share {
+    uint64_t offset, bytes;
+} selvage_share_t;
+
+/** @brief The share of part @p part of @p parts: multiples of 512 bytes, but for the end. */
+SELVAGE_DEVICE_FN selvage_share_t selvage_packet_share(uint64_t bytes, unsigned part, unsigned parts)
+{
+    const uint64_t units = (bytes + 511) / 512, each = (units + parts - 1) / parts * 512;
+    const uint64_t begin = each * part < bytes ? each * part : bytes;
+    return selvage_share_t{begin, begin + each < bytes ? each : bytes - begin};
+}
+
+namespace selvage_detail {
+
+enum : unsigned { LOOK_AT_HOST = 63, TURNS = 2, RECORD_WORDS = 8, DIGEST_WORD = 7, ARRIVED_AT = 64 };
+
+#if defined(SELVAGE_DEVICE_DEBUG)
+enum : bool { DEBUG = true };
+#else
+enum : bool { DEBUG = false };
+#endif
+
+/* The first failure is told, and ends all waits of this device. */
+SELVAGE_DEVICE_COLD void fail(const selvage_device_exchange_t &h, selvage_device_failure_t failure, bool sends,
+                              uint32_t index, uint64_t epoch, uint64_t expected, uint64_t found, bool record_ok)
+{
+    if (exchange_u32(&h.state->poisoned, 1) != 0)
+        return;
+    h.report->epoch = epoch;
+    h.report->sends = sends;
+    h.report->index = index;
+    h.report->expected = expected;
+    h.report->found = found;
+    h.report->record_ok = record_ok;
+    release_system();
+    /* Partners: the acquires of this rank's host; and of its kernels that wait. */
+    store_system(&h.report->failure, static_cast<uint64_t>(failure));
+    release_system();
+    store_system(h.abort, 1);
+}
+
+enum wait_end { THERE, POISONED, LATE };
+
+/* One thread looks at a word until it tells of the epoch. The host's word is far, and looked at seldom. */
+SELVAGE_DEVICE_FN wait_end wait_for(const selvage_device_exchange_t &h, const uint64_t *word, uint64_t number)
+{
+    const uint64_t begin = clock_ns();
+    unsigned looks = 0, turns = 0;
+
+    for (;;) {
+        const uint32_t poisoned = load_u32(&h.state->poisoned);
+        /* Partner: the release in selvage_outgoing_close() of the other rank, or in selvage_incoming_close(); or of the
+           library's own kernels there. */
+        const uint64_t seen = load_acquire_system(word);
+        if (poisoned)
+            return POISONED;
+        if (word_tells(seen, number))
+            return THERE;
+        if ((++looks & LOOK_AT_HOST) == 0 && load_acquire_system(h.abort)) { /* partner: sv_exchange_poison() */
+            (void)exchange_u32(&h.state->poisoned, 1);
+            return POISONED;
+        }
+        if (clock_ns() - begin > h.wait_ns)
+            return LATE;
+        if (looks > LOOK_AT_HOST) /* what comes soon is not slept through */
+            back_off(&turns);
+    }
+}
+
+SELVAGE_DEVICE_FN uint64_t key_of(const selvage_device_packet_t &packet, uint64_t number)
+{
+    const uint64_t index = packet.identity[3] & 0xffffffffu, tag = packet.identity[3] >> 32;
+    const uint64_t source = packet.identity[4] & 0xffffffffu, destination = packet.identity[4] >> 32;
+    uint64_t key = mix(number + packet.key_base);
+
+    key = mix(destination + key);
+    key = mix(source + key);
+    key = mix(tag + key);
+    key = mix(index + key);
+    return mix(packet.identity[6] + key);
+}
+
+SELVAGE_DEVICE_FN uint64_t identity_word(const selvage_device_packet_t &packet, unsigned word, uint64_t number)
+{
+    return word == 1 ? number : packet.identity[word];
+}
+
+/* Which rule an opening breaks; 0: none. scratch->epoch is that of the last epoch closed, which may be one more than
+   this part knows. */
+SELVAGE_DEVICE_FN uint32_t broken_rule(const selvage_device_exchange_t &h, const selvage_device_packet_t *packets,
+                                       uint32_t npackets, uint32_t index, uint32_t epoch, uint32_t part, uint32_t parts)
+{
+    const uint64_t number = h.first_epoch + epoch;
+
+    if (index >= npackets || part >= parts)
+        return SELVAGE_RULE_INDEX;
+    if (epoch >= h.epochs)
+        return SELVAGE_RULE_EPOCH;
+    if (load(&h.state->last_epoch) >= h.first_epoch)
+        return SELVAGE_RULE_HANDLE;
+    const uint64_t last = load(&packets[index].scratch->epoch), before = last ? last : h.first_epoch - 1;
+    return number <= before || number - before > TURNS ? SELVAGE_RULE_ORDER : 0;
+}
+
+/* Whether this thread of a coop that opens a packet found a rule broken, which is told. */
+SELVAGE_DEVICE_FN bool breaks_rule(const selvage_device_exchange_t &h, const selvage_coop_t &coop, bool sends,
+                                   uint32_t index, uint32_t epoch, uint32_t part, uint32_t parts)
+{
+    if (!DEBUG || coop.lane != 0)
+        return false;
+    const uint32_t rule =
+        broken_rule(h, sends ? h.sends : h.recvs, sends ? h.nsends : h.nrecvs, index, epoch, part, parts);
+    if (rule)
+        fail(h, SELVAGE_DEVICE_MISUSE, sends, index, h.first_epoch + epoch, rule, epoch, false);
+    return rule != 0;
+}
+
+/* The total over the parts of a packet, for the last one. */
+struct total {
+    bool last;
+    uint64_t sum, moved;
+};
+
+/* One thread of a part, after its coop has come together. All is zero again afterwards: this turn is used next after
+   the other rank has seen what the last part releases. */
+SELVAGE_DEVICE_FN total count_part(const selvage_device_packet_t &packet, uint64_t number, uint32_t parts, uint64_t sum,
+                                   uint64_t moved)
+{
+    auto &turn = packet.scratch->turn[number % TURNS];
+
+    if (parts == 1)
+        return total{true, sum, moved};
+    add(&turn.sum, sum);
+    if (DEBUG)
+        add(&turn.bytes, moved);
+    /* Partner: itself in the other parts. Whoever counts last has seen the sums, the stores and the loads of all. */
+    if (add_u32(&turn.parts_closed, 1) != parts - 1)
+        return total{false, 0, 0};
+    const total all = {true, load(&turn.sum), DEBUG ? load(&turn.bytes) : 0};
+    turn.sum = turn.bytes = 0;
+    turn.parts_closed = 0;
+    return all;
+}
+
+/* Told by the last part: what went wrong at this end. */
+template <typename OPEN>
+SELVAGE_DEVICE_FN bool breaks_places(const selvage_device_exchange_t &h, const OPEN &packet, bool sends,
+                                     uint64_t moved)
+{
+    const bool places = packet.broken != 0, once = moved != packet.bytes;
+
+    if (!DEBUG || (!places && !once))
+        return false;
+    fail(h, SELVAGE_DEVICE_MISUSE, sends, packet.index, packet.number,
+         places ? SELVAGE_RULE_PLACE : SELVAGE_RULE_ONCE, moved, false);
+    return true;
+}
+
+template <typename OPEN>
+SELVAGE_DEVICE_FN bool is_place(OPEN &packet, uint64_t offset, uint64_t bytes, bool counts)
+{
+    if (!packet.slot)
+        return false;
+    if (!DEBUG)
+        return true;
+    packet.moved += counts ? bytes : 0;
+    const bool good = offset % 8 == 0 && offset <= packet.bytes && bytes <= packet.bytes - offset &&
+                      (bytes % 8 == 0 || offset + bytes == packet.bytes);
+    packet.broken |= !good;
+    return good;
+}
+
+/* The lanes of a coop copy bytes (unless to is NULL) and sum them; first is the number of the first word. */
+SELVAGE_DEVICE_FN uint64_t move(const uint8_t *from, uint8_t *to, uint64_t bytes, uint64_t key, uint64_t first,
+                                const selvage_coop_t &coop)
+{
+    enum : unsigned { BATCH = 4 }; /* loads in flight per lane */
+    const uint64_t words = bytes / 8, step = uint64_t{2} * coop.lanes;
+    uint64_t sum = 0, done = 0;
+
+    if (((reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) & 15) == 0) {
+        done = words / 2 * 2;
+        uint64_t w = uint64_t{2} * coop.lane;
+        for (; w + (BATCH - 1) * step < done; w += BATCH * step) {
+            pair value[BATCH];
+            SELVAGE_DEVICE_UNROLL
+            for (unsigned b = 0; b < BATCH; b++)
+                value[b] = *reinterpret_cast<const pair *>(from + 8 * (w + b * step));
+            SELVAGE_DEVICE_UNROLL
+            for (unsigned b = 0; b < BATCH; b++) {
+                if (to)
+                    *reinterpret_cast<pair *>(to + 8 * (w + b * step)) = value[b];
+                sum += term(value[b].word[0], key, first + w + b * step) +
+                       term(value[b].word[1], key, first + w + b * step + 1);
+            }
+        }
+        for (; w < done; w += step) {
+            const pair value = *reinterpret_cast<const pair *>(from + 8 * w);
+            if (to)
+                *reinterpret_cast<pair *>(to + 8 * w) = value;
+            sum += term(value.word[0], key, first + w) + term(value.word[1], key, first + w + 1);
+        }
+    }
+    for (uint64_t w = done + coop.lane; w < words; w += coop.lanes) {
+        const uint64_t value = load_any(from + 8 * w);
+        if (to)
+            store_any(to + 8 * w, value);
+        sum += term(value, key, first + w);
+    }
+    if (coop.lane == 0 && bytes % 8) {
+        uint64_t word = 0;
+        for (uint64_t b = 8 * words; b < bytes; b++) {
+            word |= static_cast<uint64_t>(from[b]) << 8 * (b & 7);
+            if (to)
+                to[b] = from[b];
+        }
+        sum += term(word, key, first + words);
+    }
+    return sum;
+}
+
+} // namespace selvage_detail
+
+/** @brief Whether something has failed, as far as this device knows. Any thread. */
+SELVAGE_DEVICE_FN bool selvage_device_is_poisoned(const selvage_device_exchange_t &h)
+{
+    return selvage_detail::load_u32(&h.state->poisoned) != 0;
+}
+
+/* --- sending ------------------------------------------------------------------------------------------------------ */
+
+/**
+ * @brief Opens packet @p index of epoch @p epoch of the session: waits until the receiver has given its slot back.
+ * @return with slot NULL if that did not happen before the deadline, or the exchange is poisoned
+ */
+SELVAGE_DEVICE_FN selvage_outgoing_t selvage_outgoing_open(const selvage_device_exchange_t &h,
+                                                           const selvage_coop_t &coop, uint32_t index, uint32_t epoch,
+                                                           uint32_t part = 0, uint32_t parts = 1)
+{
+    using namespace selvage_detail;
+    const uint64_t number = h.first_epoch + epoch;
+    bool stop = breaks_rule(h, coop, true, index, epoch, part, parts);
+
+    if (coop.lane == 0 && !stop) {
+        const selvage_device_packet_t &packet = h.sends[index];
+        if (packet.within_rank && epoch < TURNS) {
+            stop = load_u32(&h.state->poisoned) != 0; /* its slots are empty when a session begins */
+        } else {
+            const wait_end end = wait_for(h, packet.credit, number);
+            stop = end != THERE;
+            if (end == LATE)
+                fail(h, SELVAGE_DEVICE_NO_SLOT, true, index, number, 0, 0, false);
+        }
+    }
+    if (selvage_coop_any(coop, stop))
+        return selvage_outgoing_t{};
+    const selvage_device_packet_t &packet = h.sends[index];
+    selvage_outgoing_t out = {packet.slot + number % TURNS * packet.slot_stride, packet.bytes,
+                              h.checks ? key_of(packet, number) : 0, 0, number, 0, index, part, parts, 0};
+    if (part == 0 && h.checks)
+        for (unsigned w = coop.lane; w < DIGEST_WORD; w += coop.lanes)
+            store_any(out.slot + packet.record_offset + 8 * w, identity_word(packet, w, number));
+    return out;
+}
+
+/** @brief Counts a word that was stored at @p offset of out.slot by other means. One thread. */
+SELVAGE_DEVICE_FN void selvage_outgoing_count(selvage_outgoing_t &out, uint64_t offset, uint64_t word)
+{
+    if (selvage_detail::is_place(out, offset, 8, true))
+        out.sum += selvage_detail::term(word, out.key, offset / 8);
+}
+
+/** @brief Stores an element of 8, 16, 24, ... bytes at a multiple of 8. By the calling thread alone. */
+template <typename T>
+SELVAGE_DEVICE_FN void selvage_outgoing_store(selvage_outgoing_t &out, uint64_t offset, const T &value)
+{
+    using namespace selvage_detail;
+    static_assert(sizeof(T) % 8 == 0, "elements have a multiple of 8 bytes");
+    enum : unsigned { WORDS = sizeof(T) / 8 };
+    uint64_t word[WORDS];
+
+    if (!is_place(out, offset, sizeof(T), true))
+        return;
+    __builtin_memcpy(word, &value, sizeof word);
+    uint8_t *to = out.slot + offset;
+    if (WORDS % 2 == 0 && offset % 16 == 0) {
+        SELVAGE_DEVICE_UNROLL
+        for (unsigned w = 0; w + 1 < WORDS; w += 2)
+            *reinterpret_cast<pair *>(to + 8 * w) = pair{{word[w], word[w + 1]}};
+    } else {
+        SELVAGE_DEVICE_UNROLL
+        for (unsigned w = 0; w < WORDS; w++)
+            *reinterpret_cast<uint64_t *>(to + 8 * w) = word[w];
+    }
+    SELVAGE_DEVICE_UNROLL
+    for (unsigned w = 0; w < WORDS; w++)
+        out.sum += term(word[w], out.key, offset / 8 + w);
+}
+
+/** @brief Stores @p bytes bytes, of any alignment at @p from. All threads of the coop call. */
+SELVAGE_DEVICE_FN void selvage_outgoing_store_range(selvage_outgoing_t &out, const selvage_coop_t &coop,
+                                                    uint64_t offset, const void *from, uint64_t bytes)
+{
+    if (selvage_detail::is_place(out, offset, bytes, coop.lane == 0))
+        out.sum += selvage_detail::move(static_cast<const uint8_t *>(from), out.slot + offset, bytes, out.key,
+                                        offset / 8, coop);
+}
+
+/** @brief Closes the packet, or this part of it; the last part releases it to the receiver. */
+SELVAGE_DEVICE_FN void selvage_outgoing_close(const selvage_device_exchange_t &h, const selvage_coop_t &coop,
+                                              selvage_outgoing_t &out)
+{
+    using namespace selvage_detail;
+    if (!out.slot)
+        return;
+    /* The barriers inside also put every thread's stores before lane 0 counts the part in or releases. */
+    const uint64_t sum = selvage_coop_sum(coop, out.sum);
+    const uint64_t moved = DEBUG ? selvage_coop_sum(coop, out.moved) : 0;
+    if (DEBUG)
+        out.broken = selvage_coop_any(coop, out.broken != 0);
+    uint8_t *slot = out.slot;
+    out.slot = nullptr;
+    if (coop.lane != 0)
+        return;
+    const selvage_device_packet_t &packet = h.sends[out.index];
+    const total all = count_part(packet, out.number, out.parts, sum, moved);
+    if (!all.last || breaks_places(h, out, true, all.moved))
+        return;
+    uint8_t *record = slot + packet.record_offset;
+    if (h.checks)
+        store_any(record + 8 * DIGEST_WORD, finish(out.key, all.sum));
+    release_system(); /* once for all, and the order among them matters to nobody */
+    store_system(&packet.scratch->epoch, out.number);
+    /* Partner: wait_for() in selvage_incoming_await(), or the library's pull, of the receiver. */
+    store_system(reinterpret_cast<uint64_t *>(record + ARRIVED_AT), word_of(out.number, 1));
+}
+
+/* --- receiving ---------------------------------------------------------------------------------------------------- */
+
+/**
+ * @brief Waits for packet @p index of epoch @p epoch of the session.
+ * @return with slot NULL if it did not come before the deadline, or the exchange is poisoned
+ */
+SELVAGE_DEVICE_FN selvage_incoming_t selvage_incoming_await(const selvage_device_exchange_t &h,
+                                                            const selvage_coop_t &coop, uint32_t index,
+                                                            uint32_t epoch, uint32_t part = 0, uint32_t parts = 1)
+{
+    using namespace selvage_detail;
+    const uint64_t number = h.first_epoch + epoch;
+    bool stop = breaks_rule(h, coop, false, index, epoch, part, parts);
+
+    if (coop.lane == 0 && !stop) {
+        const selvage_device_packet_t &packet = h.recvs[index];
+        const uint8_t *slot = packet.slot + number % TURNS * packet.slot_stride;
+        const wait_end end =
+            wait_for(h, reinterpret_cast<const uint64_t *>(slot + packet.record_offset + ARRIVED_AT), number);
+        stop = end != THERE;
+        if (end == LATE)
+            fail(h, SELVAGE_DEVICE_ABSENT, false, index, number, 0, 0, false);
+    }
+    if (selvage_coop_any(coop, stop))
+        return selvage_incoming_t{};
+    const selvage_device_packet_t &packet = h.recvs[index];
+    selvage_incoming_t in = {packet.slot + number % TURNS * packet.slot_stride, packet.bytes,
+                             h.checks ? key_of(packet, number) : 0, 0, number, 0, 0, index, part, parts, 0};
+    if (!h.checks)
+        return in;
+    const uint8_t *record = in.slot + packet.record_offset;
+    if (coop.lane == 0)
+        in.expected = load_any(record + 8 * DIGEST_WORD);
+    /* A record that is another packet's spoils the sum, so that one comparison tells of both. The attempt, in the
+       first word, is nobody's. */
+    for (unsigned w = coop.lane; part == 0 && w < DIGEST_WORD; w += coop.lanes) {
+        const uint64_t other = (load_any(record + 8 * w) ^ identity_word(packet, w, number)) &
+                               (w == 0 ? ~uint64_t{0} >> 8 : ~uint64_t{0});
+        in.sum += other ? mix(other) | 1 : 0;
+    }
+    return in;
+}
+
+/** @brief Counts a word that was loaded at @p offset of in.slot by other means. One thread. */
+SELVAGE_DEVICE_FN void selvage_incoming_count(selvage_incoming_t &in, uint64_t offset, uint64_t word)
+{
+    if (selvage_detail::is_place(in, offset, 8, true))
+        in.sum += selvage_detail::term(word, in.key, offset / 8);
+}
+
+/** @brief Loads an element, as selvage_outgoing_store() stores it; zero if the packet is not there. */
+template <typename T>
+SELVAGE_DEVICE_FN T selvage_incoming_load(selvage_incoming_t &in, uint64_t offset)
+{
+    using namespace selvage_detail;
+    static_assert(sizeof(T) % 8 == 0, "elements have a multiple of 8 bytes");
+    enum : unsigned { WORDS = sizeof(T) / 8 };
+    uint64_t word[WORDS] = {};
+    T value;
+
+    if (is_place(in, offset, sizeof(T), true)) {
+        const uint8_t *from = in.slot + offset;
+        if (WORDS % 2 == 0 && offset % 16 == 0) {
+            SELVAGE_DEVICE_UNROLL
+            for (unsigned w = 0; w + 1 < WORDS; w += 2) {
+                const pair two = *reinterpret_cast<const pair *>(from + 8 * w);
+                word[w] = two.word[0];
+                word[w + 1] = two.word[1];
+            }
+        } else {
+            SELVAGE_DEVICE_UNROLL
+            for (unsigned w = 0; w < WORDS; w++)
+                word[w] = *reinterpret_cast<const uint64_t *>(from + 8 * w);
+        }
+        SELVAGE_DEVICE_UNROLL
+        for (unsigned w = 0; w < WORDS; w++)
+            in.sum += term(word[w], in.key, offset / 8 + w);
+    }
+    __builtin_memcpy(&value, word, sizeof value);
+    return value;
+}
+
+/** @brief Loads bytes to memory of any alignment, or nowhere (@p to NULL: they are only verified). The coop calls. */
+SELVAGE_DEVICE_FN void selvage_incoming_load_range(selvage_incoming_t &in, const selvage_coop_t &coop, uint64_t offset,
+                                                   void *to, uint64_t bytes)
+{
+    if (selvage_detail::is_place(in, offset, bytes, coop.lane == 0))
+        in.sum += selvage_detail::move(in.slot + offset, static_cast<uint8_t *>(to), bytes, in.key, offset / 8, coop);
+}
+
+/**
+ * @brief Closes the packet, or this part of it; the last part verifies it and gives its slot back to the sender.
+ * @return false if it does not verify or did not come. Of several parts only the last one knows.
+ */
+SELVAGE_DEVICE_FN bool selvage_incoming_close(const selvage_device_exchange_t &h, const selvage_coop_t &coop,
+                                              selvage_incoming_t &in)
+{
+    using namespace selvage_detail;
+    bool bad = false;
+
+    if (!in.slot)
+        return false;
+    /* The barriers inside also put every thread's loads before lane 0 counts the part in or releases. */
+    const uint64_t sum = selvage_coop_sum(coop, in.sum);
+    const uint64_t moved = DEBUG ? selvage_coop_sum(coop, in.moved) : 0;
+    if (DEBUG)
+        in.broken = selvage_coop_any(coop, in.broken != 0);
+    in.slot = nullptr;
+    if (coop.lane == 0) {
+        const selvage_device_packet_t &packet = h.recvs[in.index];
+        const total all = count_part(packet, in.number, in.parts, sum, moved);
+        const uint64_t found = h.checks && all.last ? finish(in.key, all.sum) : in.expected;
+        if (all.last && breaks_places(h, in, false, all.moved)) {
+            bad = true;
+        } else if (all.last && found != in.expected) {
+            const uint8_t *record = packet.slot + in.number % TURNS * packet.slot_stride + packet.record_offset;
+            const bool record_ok = load_any(record + 8) == in.number && load_any(record + 16) == packet.identity[2] &&
+                                   load_any(record + 24) == packet.identity[3] &&
+                                   load_any(record + 32) == packet.identity[4];
+            bad = true;
+            fail(h, SELVAGE_DEVICE_DAMAGED, false, in.index, in.number, in.expected, found, record_ok);
+        } else if (all.last) {
+            release_system();
+            store_system(&packet.scratch->epoch, in.number);
+            /* Partner: wait_for() in selvage_outgoing_open(), or the library's push, of the sender. */
+            store_system(packet.credit, word_of(in.number + TURNS, 1));
+        }
+    }
+    return !selvage_coop_any(coop, bad);
+}
+
+/* --- all blocks --------------------------------------------------------------------------------------------------- */
+
+/**
+ * @brief All blocks of the kernel come together; what each has stored is seen by the others.
+ * @return false if one did not come before the deadline, or the exchange is poisoned; then blocks may not be together
+ */
+SELVAGE_DEVICE_FN bool selvage_device_sync(const selvage_device_exchange_t &h, const selvage_coop_t &block)
+{
+    using namespace selvage_detail;
+    enum : uint32_t { FLIP = 0x80000000u };
+    bool stop = DEBUG && block.warp;
+
+    if (stop && block.lane == 0)
+        fail(h, SELVAGE_DEVICE_MISUSE, true, 0, h.first_epoch, SELVAGE_RULE_BLOCK, 0, false);
+    selvage_coop_sync(block);
+    if (block.lane == 0 && !stop) {
+        const uint64_t begin = clock_ns();
+        unsigned looks = 0, turns = 0;
+        /* Each round adds half of the word's range, whatever the number of blocks. */
+        const uint32_t before = add_u32(&h.state->arrived, block.index == 0 ? FLIP - (block.count - 1) : 1);
+        /* Partner: the addition of the last block to come. */
+        while (((load_acquire_u32(&h.state->arrived) ^ before) & FLIP) == 0) {
+            if (load_u32(&h.state->poisoned)) {
+                stop = true;
+                break;
+            }
+            if (clock_ns() - begin > h.wait_ns) {
+                stop = true;
+                fail(h, SELVAGE_DEVICE_SYNC, true, block.index, h.first_epoch, 0, block.count, false);
+                break;
+            }
+            if (++looks > LOOK_AT_HOST)
+                back_off(&turns);
+        }
+    }
+    return !selvage_coop_any(block, stop);
+}
+
+namespace selvage_detail {
+
+/* Number of the first packet, receives after sends, whose last epoch is not closed; UINT32_MAX: none. */
+SELVAGE_DEVICE_FN uint32_t unfinished(const selvage_device_exchange_t &h, uint32_t i)
+{
+    const selvage_device_packet_t &packet = i < h.nsends ? h.sends[i] : h.recvs[i - h.nsends];
+    const uint64_t last = h.first_epoch + h.epochs - 1, closed = load(&packet.scratch->epoch);
+
+    packet.scratch->epoch = 0;
+    return closed == last ? 0xffffffffu : i;
+}
+
+} // namespace selvage_detail
+
+/**
+ * @brief Ends the session: the last call of every block, after failures too. The last block tells the hosts.
+ *
+ * Until then the other calls of the host on the exchange wait or are refused, and neighbours that go on with eager
+ * epochs wait.
+ */
+SELVAGE_DEVICE_FN void selvage_device_leave(const selvage_device_exchange_t &h, const selvage_coop_t &block)
+{
+    using namespace selvage_detail;
+    const uint64_t last = h.first_epoch + h.epochs - 1;
+    const uint32_t npackets = h.nsends + h.nrecvs;
+
+    if (DEBUG && block.warp && block.lane == 0)
+        fail(h, SELVAGE_DEVICE_MISUSE, true, 0, last, SELVAGE_RULE_BLOCK, 0, false);
+    selvage_coop_sync(block);
+    /* Partner: itself in the other blocks. The last one has seen what all have done. */
+    if (!selvage_coop_any(block, block.lane == 0 && add_u32(&h.state->left, 1) == block.count - 1))
+        return;
+    for (uint32_t i = block.lane; i < npackets; i += block.lanes) {
+        const uint32_t left = unfinished(h, i);
+        if (left != 0xffffffffu && !load_u32(&h.state->poisoned))
+            fail(h, SELVAGE_DEVICE_EARLY, left < h.nsends, left < h.nsends ? left : left - h.nsends, last, 0, 0, false);
+    }
+    if (block.lane == 0) {
+        h.state->left = h.state->arrived = 0;
+        store_system(&h.state->last_epoch, last);
+    }
+    selvage_coop_sync(block);
+    const bool good = !load_u32(&h.state->poisoned);
+    for (uint32_t i = block.lane; good && i < h.nrecvs; i += block.lanes) {
+        const selvage_device_packet_t &packet = h.recvs[i];
+        if (packet.within_rank)
+            continue;
+        release_system();
+        /* Partners: the acquires in onesided_send() and in onesided_drain() of the sender's host. */
+        store_system(packet.leave, word_of(last + TURNS, 1));
+        store_system(packet.verdict, word_of(last, 1));
+    }
+    selvage_coop_sync(block); /* the own host may free everything after its words */
+    for (uint32_t i = block.lane; i < npackets; i += block.lanes) {
+        const bool sent = i < h.nsends;
+        uint64_t *done = sent ? h.sends[i].done : h.recvs[i - h.nsends].done;
+        release_system();
+        /* Partner: the acquires of the own host in is_batch_under_way(). */
+        store_system(done, word_of(last, sent || good ? 1 : 2));
+    }
+}
+
+#endif
+#endif
