@@ -72,3 +72,12 @@ const char *device_loop_amd_launch(const char *name, size_t n, const void *arg, 
                                               extra);
     return status == hipSuccess ? NULL : hipGetErrorString(status);
 }
+
+unsigned device_loop_amd_blocks(void)
+{
+    int device = 0, count = 0;
+    if (hipGetDevice(&device) != hipSuccess ||
+        hipDeviceGetAttribute(&count, hipDeviceAttributeMultiprocessorCount, device) != hipSuccess)
+        count = 1;
+    return (unsigned)count;
+}

@@ -17,4 +17,7 @@ void device_loop_amd_add(amd_loops_t *loops);
 /* Enqueues n bodies of the loop with this name. Returns NULL, or what went wrong. */
 const char *device_loop_amd_launch(const char *name, size_t n, const void *arg, size_t arg_bytes, void *stream);
 
+/* How many multiprocessors the current GPU has. */
+unsigned device_loop_amd_blocks(void);
+
 #endif

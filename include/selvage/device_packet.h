@@ -264,10 +264,10 @@ SELVAGE_DEVICE_FN uint64_t move(const uint8_t *from, uint8_t *to, uint64_t bytes
 
 } // namespace selvage_detail
 
-/** @brief Whether something has failed, as far as this device knows. Any thread. */
-SELVAGE_DEVICE_FN bool selvage_device_is_poisoned(const selvage_device_exchange_t &h)
+/** @brief Whether something has failed, as far as this device knows: one answer for all threads of the coop. */
+SELVAGE_DEVICE_FN bool selvage_device_is_poisoned(const selvage_device_exchange_t &h, const selvage_coop_t &coop)
 {
-    return selvage_detail::load_u32(&h.state->poisoned) != 0;
+    return selvage_coop_any(coop, coop.lane == 0 && selvage_detail::load_u32(&h.state->poisoned) != 0);
 }
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */

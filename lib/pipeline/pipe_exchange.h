@@ -331,6 +331,7 @@ struct selvage_device_report;
 /* Epochs that kernels of the application's run; see pipe_session.c. */
 typedef struct sv_exchange_session {
     uint64_t epoch;                /* the last of the last session; 0: there was none */
+    uint64_t first_epoch;          /* of the same session */
     void *stream;                  /* the user's, on which its kernel is */
     void *block;                   /* device: what kernels read and share; owned */
     struct selvage_device_report *report; /* pinned: the first failure; owned */

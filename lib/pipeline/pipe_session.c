@@ -267,6 +267,9 @@ static void run_session(void *arg)
     if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
         return; /* a neighbour's failure came first */
     x->epoch += call->epochs;
+    sv_recovery_begin_lost(x);
+    if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
+        return; /* a neighbour will not take part in one of them */
     for (uint32_t i = 0; i < x->nsends; i++) {
         sv_send_t *send = &x->sends[i];
         send->pushed = sv_word(x->epoch, 0, 1);
@@ -301,6 +304,7 @@ selvage_status_t sv_session_begin(selvage_exchange_t *x, unsigned epochs, void *
     if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
         return sv_exchange_first_error(x);
     x->session.epoch = x->started;
+    x->session.first_epoch = first;
     x->session.stream = stream;
     uint8_t *block = x->session.block;
     const selvage_device_packet_t *packets = (const void *)(block + sizeof(selvage_device_state_t));
@@ -360,7 +364,7 @@ static selvage_status_t describe_failure(selvage_exchange_t *x, selvage_device_f
     const bool known = index < (report->sends ? x->nsends : x->nrecvs);
     const sv_packet_t *p = !known ? NULL : report->sends ? &x->sends[index].p : &x->recvs[index].p;
     const char *kind = report->sends ? "send" : "receive";
-    x->enqueued.found_epoch = report->epoch;
+    x->enqueued.found_epoch = report->epoch < x->session.epoch ? report->epoch : x->session.epoch;
 
     if (failure == SELVAGE_DEVICE_SYNC)
         return sv_error(SELVAGE_ERR_TIMEOUT, "block %u of %llu of a kernel that runs epochs from %llu on did not see "
@@ -388,13 +392,18 @@ static selvage_status_t describe_failure(selvage_exchange_t *x, selvage_device_f
     }
 }
 
+static uint64_t reported_failure(const selvage_exchange_t *x)
+{
+    /* Partner: the release in fail() of the kernel, in device_packet.h; the rest of the report came before. */
+    return __atomic_load_n(&x->session.report->failure, __ATOMIC_ACQUIRE);
+}
+
 static void check_session(void *arg)
 {
     selvage_exchange_t *x = arg;
     if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
         return;
-    /* Partner: the release in fail() of the kernel, in device_packet.h; the rest of the report came before. */
-    const uint64_t failure = __atomic_load_n(&x->session.report->failure, __ATOMIC_ACQUIRE);
+    const uint64_t failure = reported_failure(x);
     if (!failure)
         return;
     selvage_status_t status = describe_failure(x, (selvage_device_failure_t)failure);
@@ -423,6 +432,9 @@ selvage_status_t sv_session_query(selvage_exchange_t *x)
         x->sends[i].pushed = 0;
     for (uint32_t i = 0; i < x->nrecvs; i++)
         x->recvs[i].launched = 0;
+    if (reported_failure(x)) /* which says why */
+        return SELVAGE_SUCCESS;
+    x->enqueued.found_epoch = x->session.first_epoch;
     return sv_error(SELVAGE_ERR_STATE, "epoch %llu: its kernel was never launched on the stream of "
                     "selvage_exchange_device(), or ended without selvage_device_leave() in every block",
                     (unsigned long long)x->session.epoch);
