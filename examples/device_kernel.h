@@ -4,7 +4,7 @@
  * device_loop.h. A kernel is a body that every thread calls once, with an argument struct and its block. In X_loops.h,
  * which both languages read:
  *
- *     typedef struct smooth { selvage_device_exchange_t halo; double *u; } smooth_t;     at most 320 bytes
+ *     typedef struct smooth { selvage_device_exchange_t halo; double *u; } smooth_t;     at most 448 bytes
  *     DECLARE_KERNEL(smooth);
  *
  * in X_loops.cc:

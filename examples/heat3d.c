@@ -6,14 +6,17 @@
  * difference equations have themselves, which must be met to rounding.
  *
  *     mpirun -n 4 heat3d [--n CELLS] [--picture slice.png]
- *     mpirun -n 4 heat3d --weak CELLS        time per step, with and without overlap
+ *     mpirun -n 4 heat3d [--n CELLS] --in-kernel    steps inside one kernel, which exchanges the halos itself
+ *     mpirun -n 4 heat3d --weak CELLS        time per step: with and without overlap, on the stream, in a kernel
  *
- * Read make_halo() and step(), which are all there is about halos; the loops are in heat3d_loops.cc.
+ * Read make_halo() and step(), which are all there is about halos; the loops are in heat3d_loops.cc. What a kernel does
+ * to exchange them is there, too: steps_in_kernel() here only launches it.
  */
 #include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,13 +26,13 @@
 #include "picture.h"
 #include "reduce.h"
 
-enum { GRIDS = 3, REPEATS_MAX = 1000 };
+enum { GRIDS = 3, REPEATS_MAX = 1000, BLOCK_STEPS = 64 };
 
 static const double pi = 3.14159265358979323846;
 static const double ratio = 0.125; /* dt / h^2; stable up to 1/6 */
 
 typedef struct options {
-    int n, steps, dims[4], weak, repeats, help;
+    int n, steps, dims[4], weak, repeats, in_kernel, help;
     const char *device, *picture;
 } options_t;
 
@@ -43,6 +46,8 @@ typedef struct heat {
     double *tables;                /* the mode's factors along x, y and z */
     size_t field_cells;
     heat_step_t interior, slabs, all; /* what is updated under the exchange, after it; all own cells */
+    heat_block_t block;            /* the same for a kernel of many steps ... */
+    unsigned blocks;               /* ... which has so many; 0: there can be none here */
     heat_mode_t mode;
     double decay;                  /* of the difference equations, per step */
 } heat_t;
@@ -94,7 +99,9 @@ static void step(heat_t *h)
     swap(h);
 }
 
-/* The same without overlap, to compare. */
+/* --- the same in other ways, to compare --------------------------------------------------------------------------- */
+
+/* Without overlap. */
 static void step_in_turn(heat_t *h)
 {
     CHECK(selvage_halo_exchange(h->halo, h->ex->stream));
@@ -102,11 +109,41 @@ static void step_in_turn(heat_t *h)
     swap(h);
 }
 
-/* The same without exchange: what the computation alone takes; its result is wrong. */
+/* The host only enqueues: the stream waits for the halos. */
+static void step_enqueued(heat_t *h)
+{
+    CHECK(selvage_halo_start(h->halo, h->ex->stream));
+    update(h, &h->interior);
+    CHECK(selvage_halo_enqueue_wait(h->halo, h->ex->stream));
+    update(h, &h->slabs);
+    swap(h);
+}
+
+/* The same without overlap, where one launch exchanges the halos. */
+static void step_by_run(heat_t *h)
+{
+    CHECK(selvage_halo_run(h->halo, h->ex->stream));
+    update(h, &h->all);
+    swap(h);
+}
+
+/* Without exchange: what the computation alone takes; its result is wrong. */
 static void step_alone(heat_t *h)
 {
     update(h, &h->all);
     swap(h);
+}
+
+/* One kernel takes all steps and exchanges the halos itself. Its arrays are swapped in each. */
+static void steps_in_kernel(heat_t *h, int steps)
+{
+    h->block.u[0] = h->u;
+    h->block.u[1] = h->next;
+    CHECK(selvage_halo_device(h->halo, (unsigned)steps, h->ex->stream, &h->block.halo));
+    CHECK(device_kernel_run(&heat_block, &h->block, sizeof h->block, h->blocks, h->ex->device, h->ex->stream));
+    CHECK(selvage_halo_wait(h->halo, h->ex->stream)); /* what it has found */
+    if (steps % 2 != 0)
+        swap(h);
 }
 
 /* Appends a box to the bodies of a loop. */
@@ -143,6 +180,27 @@ static void split(heat_t *h)
     add_box(&h->all, &all);
     for (int side = 0; side < 6; side++)
         add_box(&h->slabs, &slab[side]);
+    h->block = (heat_block_t){.r = ratio, .pitch_y = none.pitch_y, .pitch_z = none.pitch_z,
+                              .interior_bodies = h->interior.n, .slab_bodies = h->slabs.n,
+                              .nslabs = (uint32_t)h->slabs.nboxes, .interior = h->interior.box[0]};
+    memcpy(h->block.slab, h->slabs.box, sizeof h->block.slab);
+}
+
+/* How a kernel of many steps shares its work out, if there can be one: every rank must have a GPU of its own, whose
+   memory its neighbours reach. */
+static void prepare_kernel(heat_t *h)
+{
+    enum { PART_BYTES = 8192 };
+    selvage_halo_info_t info = {SELVAGE_HALO_INFO_INIT};
+    int mine = selvage_halo_device(h->halo, 1, h->ex->stream, NULL) == SELVAGE_SUCCESS, all;
+    MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (!all)
+        return;
+    CHECK(selvage_halo_describe(h->halo, &info));
+    h->blocks = device_kernel_blocks(&heat_block, h->ex->device);
+    const size_t packets = info.packets > 0 ? (size_t)info.packets : 1, each = info.bytes_sent / packets;
+    const size_t parts = each / PART_BYTES + 1, most = h->blocks / packets > 0 ? h->blocks / packets : 1;
+    h->block.parts = (uint32_t)(parts < most ? parts : most);
 }
 
 /* One period of a sine along each dimension, shifted, so that no cell is like its mirror image. */
@@ -187,6 +245,7 @@ static void open_heat(heat_t *h, example_t *ex, const int64_t cells[3], const in
     *h = (heat_t){.ex = ex, .grid_info = {SELVAGE_GRID_INFO_INIT}};
     make_halo(h, cells, dims);
     split(h);
+    prepare_kernel(h);
     make_mode(h);
     CHECK(reducer_open(ex->device, ex->stream, &h->reducer));
     run_mode(h, &heat_fill, 1);
@@ -284,10 +343,20 @@ static double solve(example_t *ex, const options_t *o, int n, int steps, double 
     const int64_t cells[3] = {n, n, n};
     heat_t h;
     open_heat(&h, ex, cells, o->dims);
+    if (o->in_kernel && h.blocks == 0) {
+        if (ex->rank == 0)
+            fprintf(stderr, "heat3d: --in-kernel: no kernel can exchange halos here: %s\n", selvage_error_detail());
+        MPI_Barrier(MPI_COMM_WORLD);
+        example_fail("it needs a GPU for each rank, and memory that they map");
+    }
     double size = distance(&h, 0), time = steps * ratio / ((double)n * n);
-    for (int s = 0; s < steps; s++) {
-        step(&h);
-        work->done += pow(n, 3);
+    for (int s = 0, some; s < steps; s += some) {
+        some = !o->in_kernel ? 1 : steps - s < BLOCK_STEPS ? steps - s : BLOCK_STEPS;
+        if (o->in_kernel)
+            steps_in_kernel(&h, some);
+        else
+            step(&h);
+        work->done += some * pow(n, 3);
         example_progress(ex, (long)work->done, (long)work->total);
     }
     double decay = distance(&h, 0) / size, exact = exp(-3 * 4 * pi * pi * time), discrete = pow(h.decay, steps);
@@ -336,35 +405,57 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+typedef enum variant { OVERLAP, IN_TURN, ENQUEUED, BY_RUN, IN_KERNEL, ALONE, VARIANTS } variant_t;
+
+static void take_steps(heat_t *h, variant_t v, int steps)
+{
+    static void (*const take_step[VARIANTS])(heat_t *) = {[OVERLAP] = step, [IN_TURN] = step_in_turn,
+                                                          [ENQUEUED] = step_enqueued, [BY_RUN] = step_by_run,
+                                                          [ALONE] = step_alone};
+    if (v == IN_KERNEL) {
+        steps_in_kernel(h, steps);
+        return;
+    }
+    for (int s = 0; s < steps; s++)
+        take_step[v](h);
+    if (v == ENQUEUED || v == BY_RUN)
+        CHECK(selvage_halo_wait(h->halo, h->ex->stream));
+}
+
 /* Seconds per step of the slowest rank. */
-static double time_steps(heat_t *h, void (*take_step)(heat_t *), int steps)
+static double time_steps(heat_t *h, variant_t v, int steps)
 {
     double mine, slowest;
     CHECK(selvage_stream_synchronize(h->ex->device, h->ex->stream));
     MPI_Barrier(MPI_COMM_WORLD);
     mine = MPI_Wtime();
-    for (int s = 0; s < steps; s++)
-        take_step(h);
+    take_steps(h, v, steps);
     CHECK(selvage_stream_synchronize(h->ex->device, h->ex->stream));
     mine = (MPI_Wtime() - mine) / steps;
     MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return slowest;
 }
 
-typedef enum variant { OVERLAP, IN_TURN, ALONE, VARIANTS } variant_t;
+/* Whether it can be done here: enqueued waits need a route that no host drives, as kernels do. */
+static bool has_variant(const heat_t *h, variant_t v)
+{
+    return h->blocks > 0 || v == OVERLAP || v == IN_TURN || v == ALONE;
+}
 
-/* Medians of all three, the repeats of the first two in turns; in between, after these, the answer is checked. */
+/* Medians of all, the repeats of those that exchange in turns; in between, after these, the answer is checked. */
 static double measure(heat_t *h, const options_t *o, double median[VARIANTS], double *difference)
 {
-    static void (*const take_step[VARIANTS])(heat_t *) = {step, step_in_turn, step_alone};
-    double seconds[VARIANTS][REPEATS_MAX];
+    static double seconds[VARIANTS][REPEATS_MAX];
+    double steps = 0;
     for (int repeat = -1; repeat < o->repeats; repeat++)
-        for (variant_t v = OVERLAP; v <= IN_TURN; v++)
-            seconds[v][repeat < 0 ? 0 : repeat] = time_steps(h, take_step[v], o->steps); /* -1: to warm up */
-    double steps = 2.0 * o->steps * (o->repeats + 1);
+        for (variant_t v = OVERLAP; v < ALONE; v++)
+            if (has_variant(h, v)) {
+                seconds[v][repeat < 0 ? 0 : repeat] = time_steps(h, v, o->steps); /* -1: to warm up */
+                steps += o->steps;
+            }
     *difference = distance(h, pow(h->decay, steps));
     for (int repeat = -1; repeat < o->repeats; repeat++)
-        seconds[ALONE][repeat < 0 ? 0 : repeat] = time_steps(h, take_step[ALONE], o->steps);
+        seconds[ALONE][repeat < 0 ? 0 : repeat] = time_steps(h, ALONE, o->steps);
     for (variant_t v = OVERLAP; v < VARIANTS; v++) {
         qsort(seconds[v], (size_t)o->repeats, sizeof(double), compare_doubles);
         median[v] = (seconds[v][(o->repeats - 1) / 2] + seconds[v][o->repeats / 2]) / 2;
@@ -375,7 +466,8 @@ static double measure(heat_t *h, const options_t *o, double median[VARIANTS], do
 /* As many cells on every rank: what a step takes. Returns 0 if the answer is right. */
 static int weak(example_t *ex, const options_t *o, const int dims[3])
 {
-    static const char *const names[VARIANTS] = {"with overlap", "exchange, then step", "without exchange"};
+    static const char *const names[VARIANTS] = {"with overlap", "exchange, then step", "enqueued, with overlap",
+                                                "run, then step", "inside one kernel", "without exchange"};
     const int64_t cells[3] = {(int64_t)o->weak * dims[0], (int64_t)o->weak * dims[1], (int64_t)o->weak * dims[2]};
     double median[VARIANTS], difference;
     selvage_halo_info_t info = {SELVAGE_HALO_INFO_INIT};
@@ -384,6 +476,7 @@ static int weak(example_t *ex, const options_t *o, const int dims[3])
     CHECK(selvage_halo_describe(h.halo, &info));
     double steps = measure(&h, o, median, &difference);
     int wrong = !(difference <= rounding(steps));
+    const heat_t as_it_was = h;
     close_heat(&h);
     if (ex->rank != 0)
         return wrong;
@@ -392,8 +485,9 @@ static int weak(example_t *ex, const options_t *o, const int dims[3])
            ex->ranks, selvage_device_name(ex->device), dims[0], dims[1], dims[2], o->weak, info.packets,
            info.bytes_sent, o->repeats, o->steps);
     for (variant_t v = OVERLAP; v < VARIANTS; v++)
-        printf("%-30s %12.3f us   %18.4e   %13.1f %%\n", names[v], median[v] * 1e6, pow(o->weak, 3) / median[v],
-               100 * median[ALONE] / median[v]);
+        if (has_variant(&as_it_was, v))
+            printf("%-30s %12.3f us   %18.4e   %13.1f %%\n", names[v], median[v] * 1e6, pow(o->weak, 3) / median[v],
+                   100 * median[ALONE] / median[v]);
     printf("decay after %.0f steps off by %.1e: %s\n", steps, difference, wrong ? "WRONG" : "right");
     return wrong;
 }
@@ -413,11 +507,12 @@ static int parse(const example_t *ex, int argc, char **argv, options_t *o)
     static const char usage[] =
         "usage: heat3d [--n CELLS] [--steps STEPS] [--picture FILE.png|FILE.ppm]  the coarsest of three grids\n"
         "       heat3d --weak CELLS [--steps STEPS] [--repeats TIMES]             time per step, CELLS^3 on each rank\n"
+        "       --in-kernel                                   steps inside one kernel, which exchanges halos itself\n"
         "       both: [--dims AxBxC] blocks of the cube, [--device soft|nvidia|amd|auto]\n";
     const option_t options[] = {
         {"--n", OPTION_INT, &o->n, 4, 1024},          {"--steps", OPTION_INT, &o->steps, 1, 100000},
         {"--dims", OPTION_NUMBERS, o->dims, 1, 4096}, {"--weak", OPTION_INT, &o->weak, 1, 1200},
-        {"--repeats", OPTION_INT, &o->repeats, 1, REPEATS_MAX},
+        {"--repeats", OPTION_INT, &o->repeats, 1, REPEATS_MAX}, {"--in-kernel", OPTION_FLAG, &o->in_kernel, 0, 0},
         {"--device", OPTION_TEXT, &o->device, 0, 0},  {"--picture", OPTION_TEXT, &o->picture, 0, 0}};
     *o = (options_t){.n = 16, .repeats = 7};
     if (example_parse(ex, argc, argv, options, sizeof options / sizeof options[0], usage, &o->help) != 0)

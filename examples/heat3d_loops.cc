@@ -1,26 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "heat3d_loops.h"
 
+/* A step: from u to next. */
+struct heat_arrays {
+    const double *u;
+    double *next;
+    double r;
+    ptrdiff_t pitch_y, pitch_z;
+};
+
 /* Updates a column of `count` cells, of which u[at] is the lowest. Each cell is read once along z. */
-LOOP_FN void update_column(const heat_step_t &arg, ptrdiff_t at, uint32_t count)
+LOOP_FN void update_column(const heat_arrays &a, ptrdiff_t at, uint32_t count)
 {
-    double below = arg.u[at - arg.pitch_z], here = arg.u[at];
+    double below = a.u[at - a.pitch_z], here = a.u[at];
     for (uint32_t k = 0; k < count; k++) {
-        double above = arg.u[at + arg.pitch_z];
-        double sides = (arg.u[at - 1] + arg.u[at + 1]) + (arg.u[at - arg.pitch_y] + arg.u[at + arg.pitch_y]);
-        arg.next[at] = here + arg.r * ((sides + (below + above)) - 6 * here);
+        double above = a.u[at + a.pitch_z];
+        double sides = (a.u[at - 1] + a.u[at + 1]) + (a.u[at - a.pitch_y] + a.u[at + a.pitch_y]);
+        a.next[at] = here + a.r * ((sides + (below + above)) - 6 * here);
         below = here;
         here = above;
-        at += arg.pitch_z;
+        at += a.pitch_z;
     }
 }
 
-DEVICE_LOOP(heat_update, heat_step_t)
+LOOP_FN void update_body(const heat_arrays &a, const heat_box_t &box, size_t i)
 {
-    size_t b = 0;
-    while (b + 1 < arg.nboxes && i >= arg.box[b + 1].first_body)
-        b++;
-    const heat_box_t &box = arg.box[b];
     uint32_t body = (uint32_t)(i - box.first_body), lane = body % LOOP_THREADS, tile = body / LOOP_THREADS;
     uint32_t width = 1u << box.log_tile, height = LOOP_THREADS >> box.log_tile;
     uint32_t tiles_x = (box.extent[0] + width - 1) / width, tiles_y = (box.extent[1] + height - 1) / height;
@@ -30,7 +34,60 @@ DEVICE_LOOP(heat_update, heat_step_t)
     if (end > box.extent[2])
         end = box.extent[2];
     if (x < box.extent[0] && y < box.extent[1])
-        update_column(arg, box.origin + x + y * arg.pitch_y + z * arg.pitch_z, end - z);
+        update_column(a, box.origin + x + y * a.pitch_y + z * a.pitch_z, end - z);
+}
+
+DEVICE_LOOP(heat_update, heat_step_t)
+{
+    size_t b = 0;
+    while (b + 1 < arg.nboxes && i >= arg.box[b + 1].first_body)
+        b++;
+    update_body(heat_arrays{arg.u, arg.next, arg.r, arg.pitch_y, arg.pitch_z}, arg.box[b], i);
+}
+
+/* Each packet in parts, which the blocks take in turns. */
+LOOP_FN void send_faces(const heat_block_t &arg, const selvage_coop_t &block, uint32_t step, const double *u)
+{
+    for (uint32_t share = block.index; share < arg.halo.nsends * arg.parts; share += block.count) {
+        selvage_outgoing_t out = selvage_outgoing_open(arg.halo, block, share / arg.parts, step, share % arg.parts,
+                                                       arg.parts);
+        selvage_outgoing_gather(arg.halo, block, out, u);
+        selvage_outgoing_close(arg.halo, block, out);
+    }
+}
+
+LOOP_FN void receive_faces(const heat_block_t &arg, const selvage_coop_t &block, uint32_t step, double *u)
+{
+    for (uint32_t share = block.index; share < arg.halo.nrecvs * arg.parts; share += block.count) {
+        selvage_incoming_t in = selvage_incoming_await(arg.halo, block, share / arg.parts, step, share % arg.parts,
+                                                       arg.parts);
+        selvage_incoming_scatter(arg.halo, block, in, u);
+        (void)selvage_incoming_close(arg.halo, block, in);
+    }
+}
+
+/* The interior is updated while faces travel, the cells beside the halo when all blocks have seen it. */
+DEVICE_KERNEL(heat_block, heat_block_t)
+{
+    const size_t first = (size_t)block.index * block.lanes + block.lane, stride = (size_t)block.count * block.lanes;
+    for (uint32_t step = 0; step < arg.halo.epochs; step++) {
+        double *u = arg.u[step & 1], *next = arg.u[~step & 1];
+        const heat_arrays arrays = {u, next, arg.r, arg.pitch_y, arg.pitch_z};
+        send_faces(arg, block, step, u);
+        for (size_t i = first; i < arg.interior_bodies; i += stride)
+            update_body(arrays, arg.interior, i);
+        receive_faces(arg, block, step, u);
+        if (!selvage_device_sync(arg.halo, block))
+            break;
+        for (size_t i = first, b = 0; i < arg.slab_bodies; i += stride) {
+            while (b + 1 < arg.nslabs && i >= arg.slab[b + 1].first_body)
+                b++;
+            update_body(arrays, arg.slab[b], i);
+        }
+        if (!selvage_device_sync(arg.halo, block))
+            break;
+    }
+    selvage_device_leave(arg.halo, block);
 }
 
 /* Cell i of the own ones: where it lies, and amplitude times the mode there. */

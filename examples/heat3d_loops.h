@@ -6,7 +6,7 @@
 #ifndef HEAT3D_LOOPS_H
 #define HEAT3D_LOOPS_H
 
-#include "device_loop.h"
+#include "device_kernel.h"
 
 enum { HEAT_BOXES_MAX = 6, HEAT_COLUMN = 8 };
 
@@ -31,6 +31,18 @@ typedef struct heat_step {
     heat_box_t box[HEAT_BOXES_MAX];
 } heat_step_t;
 
+/* Steps that one kernel takes: a session of the halo. Field u[0] is the first that is read, u[1] the first written. */
+typedef struct heat_block {
+    selvage_device_exchange_t halo;
+    double *u[2];
+    double r;
+    ptrdiff_t pitch_y, pitch_z;
+    uint32_t parts;           /* in which packets are gathered and scattered */
+    uint32_t nslabs;
+    size_t interior_bodies, slab_bodies;
+    heat_box_t interior, slab[HEAT_BOXES_MAX];
+} heat_block_t;
+
 /* The Fourier mode: a product of one factor per dimension, which lie in tables. */
 typedef struct heat_mode {
     size_t n; /* own cells */
@@ -42,6 +54,7 @@ typedef struct heat_mode {
 } heat_mode_t;
 
 DECLARE_LOOP(heat_update);  /* heat_step_t: next is one time step after u */
+DECLARE_KERNEL(heat_block); /* heat_block_t: as many steps as the session has epochs */
 DECLARE_LOOP(heat_fill);    /* heat_mode_t: u becomes amplitude times the mode */
 DECLARE_LOOP(heat_compare); /* heat_mode_t: scratch, an array of n, becomes u minus that */
 

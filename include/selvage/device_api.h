@@ -63,7 +63,8 @@ typedef struct selvage_halo selvage_halo_t;
  * the exchange returns it once it is known. The kernel reads nothing of the declared buffers, and writes nothing there.
  *
  * @param[in]  epochs      1 to 2^24
- * @param[out] handle_out  for that kernel only; another session needs another handle
+ * @param[out] handle_out  for that kernel only; another session needs another handle. NULL: no session is announced,
+ *                         the call only says whether it could be
  * @return ERR_UNSUPPORTED with the packet named (a route through the host, longer than kernels move), also where no
  *         kernel may wait (ranks that share a GPU, the software device without threads), faults are injected, or
  *         @p stream is being captured; ERR_STATE (not committed, an epoch under way); ERR_ARGUMENT; ERR_MEMORY;

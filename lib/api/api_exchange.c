@@ -159,7 +159,6 @@ selvage_status_t selvage_exchange_device(selvage_exchange_t *ex, unsigned epochs
                                          selvage_device_exchange_t *handle_out)
 {
     SV_API_NEED(ex);
-    SV_API_NEED(handle_out);
     SV_TRY(sv_api_enter(ex->comm));
     return sv_api_leave(sv_session_begin(ex, epochs, stream, false, handle_out));
 }

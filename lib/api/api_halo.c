@@ -138,7 +138,6 @@ selvage_status_t selvage_halo_device(selvage_halo_t *halo, unsigned epochs, void
                                      selvage_device_exchange_t *handle_out)
 {
     SV_API_NEED(halo);
-    SV_API_NEED(handle_out);
     SV_TRY(sv_api_enter(halo->grid->comm));
     return sv_api_leave(sv_session_begin(halo->exchange, epochs, stream, true, handle_out));
 }

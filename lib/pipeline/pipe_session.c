@@ -13,6 +13,7 @@
 
 #include "base/base_clock.h"
 #include "base/base_status.h"
+#include "base/base_thread.h"
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
@@ -53,22 +54,22 @@ static selvage_status_t refuse_packets(const selvage_exchange_t *x, bool halo)
     for (uint32_t i = 0; i < x->nsends; i++) {
         const sv_packet_t *p = &x->sends[i].p;
         const char *why = why_not(p, x->sends[i].credit_device);
+        if (!why && halo && !has_boxes(p))
+            why = "and has cells that are no boxes";
         if (why)
-            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_device: send %u goes to rank %d by route %s %s",
-                            i, p->peer->rank, selvage_route_name(p->route), why);
-        if (halo && !has_boxes(p))
-            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_halo_device: send %u to rank %d has cells that are no "
-                            "boxes", i, p->peer->rank);
+            return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "%s: send %u goes to rank %d by route %s %s",
+                                  halo ? "selvage_halo_device" : "selvage_exchange_device", i, p->peer->rank,
+                                  selvage_route_name(p->route), why);
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         const sv_packet_t *p = &x->recvs[i].p;
         const char *why = why_not(p, x->recvs[i].credit_device);
+        if (!why && halo && !has_boxes(p))
+            why = "and has cells that are no boxes, or are added";
         if (why)
-            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_device: receive %u comes from rank %d by route "
-                            "%s %s", i, p->peer->rank, selvage_route_name(p->route), why);
-        if (halo && !has_boxes(p))
-            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_halo_device: receive %u from rank %d has cells that are "
-                            "no boxes, or adds them", i, p->peer->rank);
+            return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "%s: receive %u comes from rank %d by route %s %s",
+                                  halo ? "selvage_halo_device" : "selvage_exchange_device", i, p->peer->rank,
+                                  selvage_route_name(p->route), why);
     }
     return SELVAGE_SUCCESS;
 }
@@ -76,30 +77,30 @@ static selvage_status_t refuse_packets(const selvage_exchange_t *x, bool halo)
 static selvage_status_t refuse_session(selvage_exchange_t *x, unsigned epochs, void *stream, bool halo)
 {
     const selvage_comm_t *comm = x->comm;
+    const char *why = NULL;
     if (epochs == 0 || epochs > EPOCHS_MAX)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_exchange_device: epochs is %u; wanted 1 to %d", epochs,
-                        EPOCHS_MAX);
+        return sv_error_quiet(SELVAGE_ERR_ARGUMENT, "selvage_exchange_device: epochs is %u; wanted 1 to %d", epochs,
+                              EPOCHS_MAX);
     switch (sv_exchange_state(x)) {
     case SV_EXCHANGE_BUILDING:
-        return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_device: the exchange is not committed");
+        return sv_error_quiet(SELVAGE_ERR_STATE, "selvage_exchange_device: the exchange is not committed");
     case SV_EXCHANGE_RUNNING:
-        return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_device: epoch %llu is not complete; wait for it first",
-                        (unsigned long long)x->started);
+        return sv_error_quiet(SELVAGE_ERR_STATE, "selvage_exchange_device: epoch %llu is not complete; wait for it",
+                              (unsigned long long)x->started);
     case SV_EXCHANGE_POISONED:
         return sv_exchange_first_error(x);
     case SV_EXCHANGE_IDLE:
         break;
     }
-    if (comm->topology.shares_gpu || !comm->dev->kernels_wait)
-        return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_device: %s, so that no kernel may wait for another "
-                        "rank", comm->topology.shares_gpu ? "ranks share a GPU" : "the device has no threads");
-    if (comm->fault.armed)
-        return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_device: packets of an application's kernels cannot "
-                        "be given the faults of SELVAGE_FAULT");
-    if (comm->dev->ops->stream_is_capturing(comm->dev, stream))
-        return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_device: the stream is being captured, and a replay "
-                        "would repeat the numbers of the epochs");
-    return refuse_packets(x, halo);
+    if (comm->topology.shares_gpu)
+        why = "ranks share a GPU, so that no kernel may wait for another rank";
+    else if (!comm->dev->kernels_wait)
+        why = "the device has no threads, so that no kernel may wait for another rank";
+    else if (comm->fault.armed)
+        why = "packets of an application's kernels cannot be given the faults of SELVAGE_FAULT";
+    else if (comm->dev->ops->stream_is_capturing(comm->dev, stream))
+        why = "the stream is being captured, and a replay would repeat the numbers of the epochs";
+    return why ? sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_device: %s", why) : refuse_packets(x, halo);
 }
 
 /* --- tables for kernels ------------------------------------------------------------------------------------------- */
@@ -289,12 +290,22 @@ static void run_session(void *arg)
     sv_exchange_moved(x, sv_clock_ns());
 }
 
+/* Who only asks is told in the detail alone. */
+static selvage_status_t say_refused(selvage_status_t status)
+{
+    char text[SV_DETAIL_BYTES];
+    memcpy(text, sv_thread_detail(), sizeof text);
+    return sv_error(status, "%s", text);
+}
+
 selvage_status_t sv_session_begin(selvage_exchange_t *x, unsigned epochs, void *stream, bool halo,
                                   selvage_device_exchange_t *handle_out)
 {
     sv_exchange_finish_gated(x);
     sv_enqueued_check(x);
-    SV_TRY(refuse_session(x, epochs, stream, halo));
+    selvage_status_t refused = refuse_session(x, epochs, stream, halo);
+    if (!handle_out || refused != SELVAGE_SUCCESS)
+        return handle_out && sv_exchange_state(x) != SV_EXCHANGE_POISONED ? say_refused(refused) : refused;
     SV_TRY(make_session_memory(x));
     sv_exchange_order_others(x);
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The heat example: second order on three grids, the decay of the difference equations to rounding, and the same bits in
-# every cell however the cube is cut, by every route; uneven blocks, a picture, weak scaling, what is refused.
+# every cell however the cube is cut, by every route, and inside a kernel; uneven blocks, a picture, weak scaling, what
+# is refused.
 name=heat3d
 . "$(dirname "$0")/../fixtures/application_runs.sh"
 heat3d() { application "$@"; }
@@ -17,11 +18,15 @@ heat3d 1 0 "^order 2.0.*: right$" --n 6
 grep '\^3 ' "$work/out" >"$work/alone"
 [ "$(wc -l <"$work/alone")" -eq 3 ] || fail "not three grids"
 same 4 --dims 1x2x2
+same 2 --in-kernel
 [ "${BRIEF:-}" != yes ] || finish
 alike same 2
 alike same 3 --dims 3x1x1
 alike same 4 --dims 4x1x1 # 1 or 2 cells along x
 alike same 8 --dims 2x2x2
+same 1 --in-kernel
+same 4 --in-kernel --dims 4x1x1
+same 6 --in-kernel --dims 3x2x1
 for route in peer shared staged; do SELVAGE_ROUTE=$route alike same 4; done
 SELVAGE_PROGRESS=thread same 2
 SELVAGE_SOFT_MODE=inline same 2
@@ -31,6 +36,10 @@ heat3d 2 0 "right$" --n 6 --picture "$work/slice.png"
 heat3d 4 0 "^with overlap .* %$" --weak 8 --steps 3 --repeats 3
 grep -q "^decay after .*: right$" "$work/out" || fail "weak scaling does not compare its answer"
 
+grep -q "^inside one kernel " "$work/out" || fail "weak scaling has no steps inside a kernel"
+SELVAGE_ROUTE=staged heat3d 2 0 "^with overlap .* %$" --weak 8 --steps 3 --repeats 3
+! grep -q "^inside one kernel " "$work/out" || fail "a kernel exchanges by messages"
+SELVAGE_ROUTE=staged heat3d 2 1 "it needs a GPU for each rank" --n 6 --in-kernel
 heat3d 2 2 "^usage" --n 3
 heat3d 2 2 "^usage" --weak
 heat3d 2 2 "not 2 blocks" --dims 3x1x1
