@@ -78,8 +78,7 @@ selvage_status_t selvage_exchange_device(selvage_exchange_t *ex, unsigned epochs
  *
  * Packets are one for each neighbour rank, in the order of their ranks; the fields' pointers are given in the kernel.
  *
- * @return as selvage_exchange_device(); ERR_UNSUPPORTED also for reverse halos, and fields of parities whose faces are
- *         no boxes
+ * @return as selvage_exchange_device(); ERR_UNSUPPORTED also for reverse halos
  */
 selvage_status_t selvage_halo_device(selvage_halo_t *halo, unsigned epochs, void *stream,
                                      selvage_device_exchange_t *handle_out);

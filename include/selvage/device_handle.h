@@ -22,7 +22,7 @@ typedef struct selvage_device_scratch {
     uint64_t reserved;
 } selvage_device_scratch_t;
 
-/** A box of cells in a packet of a halo. Its members are the library's. */
+/** A box, or a list, of cells in a packet of a halo. Its members are the library's. */
 typedef struct selvage_device_piece {
     int64_t offset;            /**< of unit 0 in the field */
     uint64_t bytes;            /**< in the field; in the packet it is filled up to a multiple of 16 */

@@ -18,6 +18,12 @@ SELVAGE_DEVICE_FN uint8_t *unit_place(const selvage_device_piece_t &piece, uint8
 {
     uint8_t *place = field + piece.offset;
 
+    if (piece.offsets) { /* elements of level[0].count units */
+        const uint32_t element =
+            piece.level[0].count == 1
+                ? unit : static_cast<uint32_t>(uint64_t{unit} * piece.level[0].magic >> 32) >> piece.shift[0];
+        return place + piece.offsets[element] + uint64_t{unit - element * piece.level[0].count} * piece.granule;
+    }
     unit += piece.first_unit;
     SELVAGE_DEVICE_UNROLL
     for (unsigned l = 0; l < 4; l++) {

@@ -212,12 +212,12 @@ bool sv_layout_is_plain(const sv_layout_t *layout, uint32_t *base, int64_t *offs
     return is_one_run(&layout->part[0], offset);
 }
 
-bool sv_layout_is_boxes(const sv_layout_t *layout)
+bool sv_layout_is_simple(const sv_layout_t *layout)
 {
-    bool boxes = layout->kind == SV_LAYOUT_ALIGNED;
+    bool simple = layout->kind == SV_LAYOUT_ALIGNED;
     for (uint32_t i = 0; i < layout->nparts; i++)
-        boxes &= layout->part[i].kind == SV_LAYOUT_PART_BOX && layout->part[i].number == SV_LAYOUT_STORE;
-    return boxes;
+        simple &= layout->part[i].kind != SV_LAYOUT_PART_RUNS && layout->part[i].number == SV_LAYOUT_STORE;
+    return simple;
 }
 
 uint64_t sv_layout_bytes(const sv_layout_t *layout)

@@ -58,8 +58,8 @@ selvage_status_t sv_layout_add_list(sv_layout_t *layout, uint32_t base, uint64_t
 /* Runs of any length (copied). */
 selvage_status_t sv_layout_add_runs(sv_layout_t *layout, uint32_t base, const sv_layout_run_t *runs, uint64_t count);
 
-/* Whether it is ALIGNED and consists of boxes that are stored: what kernels of applications know. */
-bool sv_layout_is_boxes(const sv_layout_t *layout);
+/* Whether it is ALIGNED and consists of boxes and lists that are stored: what kernels of applications know. */
+bool sv_layout_is_simple(const sv_layout_t *layout);
 
 /* Bytes of the stream, paddings included; and of those of pieces that lie without gaps in memory. */
 uint64_t sv_layout_bytes(const sv_layout_t *layout);

@@ -43,10 +43,10 @@ static const char *why_not(const sv_packet_t *p, const uint64_t *credit_device)
                ? NULL : "and has no slots that kernels wait for";
 }
 
-/* The pieces of a halo that kernels of the application's know: boxes, which are stored. */
-static bool has_boxes(const sv_packet_t *p)
+/* Whether kernels of the application's know the pieces of a halo: boxes and lists, which are stored. */
+static bool has_known_pieces(const sv_packet_t *p)
 {
-    return p->layout && p->npieces > 0 && sv_layout_is_boxes(p->layout);
+    return p->layout && p->npieces > 0 && sv_layout_is_simple(p->layout);
 }
 
 static selvage_status_t refuse_packets(const selvage_exchange_t *x, bool halo)
@@ -54,8 +54,8 @@ static selvage_status_t refuse_packets(const selvage_exchange_t *x, bool halo)
     for (uint32_t i = 0; i < x->nsends; i++) {
         const sv_packet_t *p = &x->sends[i].p;
         const char *why = why_not(p, x->sends[i].credit_device);
-        if (!why && halo && !has_boxes(p))
-            why = "and has cells that are no boxes";
+        if (!why && halo && !has_known_pieces(p))
+            why = "and has cells that lie in no boxes or lists";
         if (why)
             return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "%s: send %u goes to rank %d by route %s %s",
                                   halo ? "selvage_halo_device" : "selvage_exchange_device", i, p->peer->rank,
@@ -64,8 +64,8 @@ static selvage_status_t refuse_packets(const selvage_exchange_t *x, bool halo)
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         const sv_packet_t *p = &x->recvs[i].p;
         const char *why = why_not(p, x->recvs[i].credit_device);
-        if (!why && halo && !has_boxes(p))
-            why = "and has cells that are no boxes, or are added";
+        if (!why && halo && !has_known_pieces(p))
+            why = "and has cells that are added";
         if (why)
             return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "%s: receive %u comes from rank %d by route %s %s",
                                   halo ? "selvage_halo_device" : "selvage_exchange_device", i, p->peer->rank,

@@ -15,7 +15,7 @@
 #include "pipeline/pipe_exchange.h"
 #include <selvage/device_api.h>
 
-/* Announces a session; see selvage_exchange_device(). halo: every packet must consist of boxes. */
+/* Announces a session; see selvage_exchange_device(). halo: kernels are to gather and scatter its pieces. */
 selvage_status_t sv_session_begin(selvage_exchange_t *x, unsigned epochs, void *stream, bool halo,
                                   selvage_device_exchange_t *handle_out);
 
