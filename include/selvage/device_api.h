@@ -48,11 +48,8 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/** An exchange (opaque); see exchange.h, which this file does not need. */
-typedef struct selvage_exchange selvage_exchange_t;
-
-/** A halo (opaque); see halo.h. */
-typedef struct selvage_halo selvage_halo_t;
+struct selvage_exchange; /* selvage_exchange_t and selvage_halo_t, whose headers this file does not need */
+struct selvage_halo;
 
 /**
  * @brief Announces a session of @p epochs epochs, which the kernel launched next on @p stream runs.
@@ -70,7 +67,7 @@ typedef struct selvage_halo selvage_halo_t;
  *         @p stream is being captured; ERR_STATE (not committed, an epoch under way); ERR_ARGUMENT; ERR_MEMORY;
  *         ERR_DEVICE; the exchange's first error
  */
-selvage_status_t selvage_exchange_device(selvage_exchange_t *ex, unsigned epochs, void *stream,
+selvage_status_t selvage_exchange_device(struct selvage_exchange *ex, unsigned epochs, void *stream,
                                          selvage_device_exchange_t *handle_out);
 
 /**
@@ -80,13 +77,15 @@ selvage_status_t selvage_exchange_device(selvage_exchange_t *ex, unsigned epochs
  *
  * @return as selvage_exchange_device(); ERR_UNSUPPORTED also for reverse halos
  */
-selvage_status_t selvage_halo_device(selvage_halo_t *halo, unsigned epochs, void *stream,
+selvage_status_t selvage_halo_device(struct selvage_halo *halo, unsigned epochs, void *stream,
                                      selvage_device_exchange_t *handle_out);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }
 
-#include <selvage/device_pieces.h> /* and with it device_packet.h, device_coop.h, device_words.h */
+#include <selvage/device_pieces.h>
+
+#include <selvage/device_session.h> /* and with these device_packet.h, device_coop.h, device_words.h */
 #endif
 #endif

@@ -366,7 +366,7 @@ static selvage_status_t report_damaged(selvage_exchange_t *x, const sv_packet_t 
                     (unsigned long long)report->expected, (unsigned long long)report->found);
 }
 
-static selvage_status_t describe_failure(selvage_exchange_t *x, selvage_device_failure_t failure)
+static selvage_status_t explain_report(selvage_exchange_t *x, selvage_device_failure_t failure)
 {
     const selvage_device_report_t *report = x->session.report;
     const unsigned long long epoch = (unsigned long long)report->epoch;
@@ -417,7 +417,7 @@ static void check_session(void *arg)
     const uint64_t failure = reported_failure(x);
     if (!failure)
         return;
-    selvage_status_t status = describe_failure(x, (selvage_device_failure_t)failure);
+    selvage_status_t status = explain_report(x, (selvage_device_failure_t)failure);
     if (x->policy == SV_CONFIG_CHECKSUM_ABORT && status == SELVAGE_ERR_CHECKSUM)
         sv_recovery_abort(x);
     sv_exchange_poison(x, status, true);

@@ -17,7 +17,8 @@ import re, sys
 text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", sys.stdin.read(), flags=re.S)
 text = re.sub(r"^\s*#(?:[^\\\n]|\\\n|\\.)*", "", text, flags=re.M)
 text = re.sub(r"typedef[^;{]*;", "", text)
-print("\n".join(sorted(set(re.findall(r"\b(selvage_\w+)\s*\([^;{]*\)\s*;", text)))))' | sort >"$dir/headers"
+inline = set(re.findall(r"SELVAGE_DEVICE_FN [^({;]*\b(selvage_\w+)\(", text)) # of kernels, and their calls there
+print("\n".join(sorted(set(re.findall(r"\b(selvage_\w+)\s*\([^;{]*\)\s*;", text)) - inline)))' | sort >"$dir/headers"
 
 if ! diff "$dir/map" "$dir/headers" >"$dir/diff"; then
     echo "lib/selvage.map (<) and the prototypes in include/ (>) differ:"
@@ -31,6 +32,7 @@ for header in "$top_srcdir"/include/selvage/*.h; do
     {
         grep '^[a-z]' "$header" | grep -oE '\bselvage_[a-z0-9_]+\(' | tr -d '(' | sort -u |
             comm -12 - "$dir/map" | sed 's/$/()/'
+        sed -n 's/^SELVAGE_DEVICE_FN .*\b\(selvage_[a-z0-9_]*\)(.*/\1()/p' "$header"
         sed -n 's/^} \(selvage_[a-z0-9_]*_t\);$/\1/p; s/^typedef void (\*\(selvage_[a-z0-9_]*_t\)).*/\1/p
                 s/^typedef [a-z0-9_ ]* \(selvage_[a-z0-9_]*_t\);$/\1/p' "$header"
     } | sed "s/^/$(basename "$header") /"
