@@ -68,6 +68,7 @@ selvage_status_t device_loop_run(const device_loop_t *loop, const void *arg, siz
 #if defined(__CUDACC__)
 
 #define LOOP_FN static __device__ __forceinline__
+#define LOOP_UNROLL _Pragma("unroll") /* arrays that are indexed by the loop stay in registers */
 #define DEVICE_LOOP(name, arg_type)                                                                             \
     LOOP_BODY_(name, arg_type);                                                                                 \
     static __global__ void __launch_bounds__(LOOP_THREADS) name##_kernel(const __grid_constant__ arg_type arg)  \
@@ -90,6 +91,7 @@ selvage_status_t device_loop_run(const device_loop_t *loop, const void *arg, siz
 
 /* Code objects are loaded and launched by device_loop_amd.c; no header of HIP's is needed here. */
 #define LOOP_FN static inline __attribute__((device, always_inline))
+#define LOOP_UNROLL /* it takes more registers and needs no stack for what an array is indexed with */
 #define DEVICE_LOOP(name, arg_type)                                                                             \
     LOOP_BODY_(name, arg_type);                                                                                 \
     extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, LOOP_THREADS))) void       \
@@ -104,6 +106,7 @@ selvage_status_t device_loop_run(const device_loop_t *loop, const void *arg, siz
 #else
 
 #define LOOP_FN static inline
+#define LOOP_UNROLL
 /* Block b takes a contiguous share. Without the product n * b, which might not fit. */
 #define DEVICE_LOOP(name, arg_type)                                                          \
     LOOP_BODY_(name, arg_type);                                                              \

@@ -5,6 +5,7 @@
  *
  *     mpirun -n 4 wilson --lattice lat.sample.l8888 --kappa 0.15
  *     mpirun -n 4 wilson --extent 8x8x8x16 --kappa 0.12
+ *     mpirun -n 2 wilson --way kernel --hops 100      half spinors sent from inside the kernel; what a hop takes
  *
  * Without a lattice quarks are free, and each number stands beside the one that sums over momenta give. Read
  * make_halo() and wilson_hop_across() in wilson_dirac.c; the operator is in wilson_loops.cc, the solver in
@@ -16,10 +17,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "wilson_free.h"
 #include "wilson_gauge.h"
 #include "wilson_solve.h"
+#include "wilson_ways.h"
 
 enum { SOURCES = 4 * SU3_COLOURS, MAX_ITERATIONS = 10000 };
 
@@ -27,8 +30,8 @@ static const double free_tolerance = 1e-10, plaquette_tolerance = 1e-6; /* .info
 
 typedef struct job {
     example_t ex;
-    const char *lattice, *device;
-    int extent[WILSON_DIMS], blocks[WILSON_DIMS], sources, seed;
+    const char *lattice, *device, *way;
+    int extent[WILSON_DIMS], blocks[WILSON_DIMS], sources, seed, hops;
     double kappa, tolerance;
     milc_file_t file;
     wilson_t w;
@@ -39,11 +42,13 @@ typedef struct job {
 static const char usage[] =
     "usage: wilson [--lattice FILE | --extent 8x8x8x8] [--kappa K] [--sources 12] [--tolerance 1e-13]\n"
     "              [--grid AxBxCxD] [--gauge-transform SEED] [--device soft|nvidia|amd]\n"
+    "              [--way host|enqueued|run|kernel] [--hops COUNT]\n"
     "\n"
     "Solves (1 - kappa D) x = b for the first of the 12 point sources (4 spins, 3 colours) at the origin and prints\n"
     "the pion correlator, on a gauge configuration (MILC version 5) or, without --lattice, on unit links. Boundaries\n"
     "are periodic in space and antiperiodic in time; extents are even. --gauge-transform turns every link by random\n"
-    "matrices, which must change no result, if the sources are complete in colour (3, 6, 9 or 12).\n";
+    "matrices, which must change no result, if the sources are complete in colour (3, 6, 9 or 12). --way says how half\n"
+    "spinors travel; --hops times so many applications of D by each way first.\n";
 
 /* Reads the arguments; 0, or the exit code of a run that ends here (-1: with success). */
 static int parse(job_t *job, int argc, char **argv)
@@ -54,6 +59,7 @@ static int parse(job_t *job, int argc, char **argv)
         {"--extent", OPTION_NUMBERS, job->extent, 2, 1024},   {"--grid", OPTION_NUMBERS, job->blocks, 1, 1024},
         {"--kappa", OPTION_REAL, &job->kappa, 0, 1},          {"--tolerance", OPTION_REAL, &job->tolerance, 1e-15, 1},
         {"--sources", OPTION_INT, &job->sources, 1, SOURCES}, {"--gauge-transform", OPTION_INT, &job->seed, 0, 1e9},
+        {"--way", OPTION_TEXT, &job->way, 0, 0},              {"--hops", OPTION_INT, &job->hops, 2, 1e6},
     };
     if (example_parse(&job->ex, argc, argv, options, sizeof options / sizeof *options, usage, &help) == 0)
         return 0;
@@ -183,6 +189,26 @@ static void print_correlator(job_t *job)
     free(exact);
 }
 
+/* The way that was asked for, if there is one of that name, and it can be gone here. Returns 0 or -1. */
+static int choose_way(job_t *job)
+{
+    wilson_way_t way = WILSON_HOST;
+    if (job->way == NULL)
+        return 0;
+    while (way < WILSON_WAYS && strcmp(job->way, wilson_way_names[way]) != 0)
+        way++;
+    if (way == WILSON_WAYS || !wilson_way_is_possible(&job->w, way)) {
+        if (job->ex.rank == 0)
+            fprintf(stderr, "wilson: --way %s: %s\n", job->way,
+                    way == WILSON_WAYS ? "no such way" : "kernels cannot wait for other ranks here");
+        wilson_close(&job->w);
+        example_close(&job->ex);
+        return -1;
+    }
+    job->w.way = way;
+    return 0;
+}
+
 static int run(job_t *job)
 {
     if (open_lattice(job) != 0)
@@ -193,8 +219,12 @@ static int run(job_t *job)
     example_open(&job->ex, job->device);
     wilson_open(&job->ex, job->extent, job->blocks, &job->w);
     wilson_gauge_set(&job->w, job->lattice != NULL ? &job->file : NULL, job->seed);
+    if (choose_way(job) != 0)
+        return 2;
     print_setting(job);
     check_plaquettes(job);
+    if (job->hops > 0)
+        job->wrong += wilson_time_ways(&job->w, job->hops);
     solve_all(job);
     if (job->ex.rank == 0)
         print_correlator(job);

@@ -4,7 +4,7 @@
  * wilson_hop_across(): eight fields of half spinors on the sites of one parity, each with one layer of halo on one
  * side, go in one message per neighbour.
  */
-#include "wilson_dirac.h"
+#include "wilson_ways.h"
 
 #include <sched.h>
 
@@ -44,10 +44,24 @@ void wilson_hop_across(wilson_t *w, int parity, int sign, const wilson_spinor_t 
 {
     wilson_hop_t arg = {.block = w->block, .parity = parity, .sign = sign, .scale = scale, .links = w->links,
                         .half = w->half, .in = in, .base = base, .out = out};
+    selvage_halo_t *halo = w->halo[1 - parity];
+    if (w->way == WILSON_KERNEL) {
+        wilson_hop_in_kernel(w, parity, sign, in, base, scale, out);
+        return;
+    }
     run_on(w, &wilson_project_faces, &w->faces, &arg);
-    CHECK(selvage_halo_start(w->halo[1 - parity], w->ex->stream)); /* returns at once */
-    run_on(w, &wilson_hop, &w->interior, &arg);                    /* runs while half spinors travel */
-    CHECK(selvage_halo_wait(w->halo[1 - parity], w->ex->stream));  /* later work on the stream sees them */
+    if (w->way == WILSON_RUN) {
+        CHECK(selvage_halo_run(halo, w->ex->stream));          /* the stream waits, and one launch exchanges */
+        run_on(w, &wilson_hop, &w->interior, &arg);
+        run_on(w, &wilson_hop, &w->boundary, &arg);
+        return;
+    }
+    CHECK(selvage_halo_start(halo, w->ex->stream));            /* returns at once */
+    run_on(w, &wilson_hop, &w->interior, &arg);                /* runs while half spinors travel */
+    if (w->way == WILSON_ENQUEUED)
+        CHECK(selvage_halo_enqueue_wait(halo, w->ex->stream)); /* the stream waits */
+    else
+        CHECK(selvage_halo_wait(halo, w->ex->stream));         /* later work on the stream sees them */
     run_on(w, &wilson_hop, &w->boundary, &arg);
 }
 
@@ -120,6 +134,7 @@ void wilson_open(const example_t *ex, const int extent[WILSON_DIMS], const int b
 
 void wilson_close(wilson_t *w)
 {
+    wilson_whole_close(w);
     for (int parity = 0; parity < 2; parity++)
         selvage_halo_destroy(w->halo[parity]);
     reducer_close(&w->reducer);

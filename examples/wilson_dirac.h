@@ -14,6 +14,18 @@
 #include "reduce.h"
 #include "wilson_loops.h"
 
+/* How half spinors travel: see wilson_ways.h. */
+typedef enum wilson_way { WILSON_HOST, WILSON_ENQUEUED, WILSON_RUN, WILSON_KERNEL, WILSON_WAYS } wilson_way_t;
+
+/* What a kernel that does a whole hop needs; made by wilson_ways.c. */
+typedef struct wilson_whole {
+    selvage_exchange_t *exchange; /* NULL: nothing of it is made yet */
+    void *declared, *boxes;
+    int possible;
+    unsigned blocks;
+    uint32_t parts;
+} wilson_whole_t;
+
 typedef struct wilson {
     const example_t *ex;
     selvage_grid_t *grid;
@@ -25,6 +37,8 @@ typedef struct wilson {
     wilson_half_t *half;
     selvage_halo_t *halo[2];                  /* of half spinors on even sites, on odd ones */
     reducer_t reducer;
+    wilson_way_t way;                         /* of hops */
+    wilson_whole_t whole;
 } wilson_t;
 
 /* A spinor field on all sites: its even and its odd part. */

@@ -12,7 +12,7 @@
 #ifndef WILSON_LOOPS_H
 #define WILSON_LOOPS_H
 
-#include "device_loop.h"
+#include "device_kernel.h"
 #include "wilson_spin.h"
 
 enum { WILSON_DIMS = 4, WILSON_FACES = 2 * WILSON_DIMS, WILSON_SPINOR_DOUBLES = 24 };
@@ -43,6 +43,25 @@ typedef struct wilson_hop {
     wilson_spinor_t *out;
 } wilson_hop_t;
 
+/* What a kernel of one hop runs over, in device memory: faces that are sent and where they land, and sites. */
+typedef struct wilson_hop_boxes {
+    wilson_boxes_t faces, halos, interior, boundary;
+} wilson_hop_boxes_t;
+
+/* The same in one kernel, which exchanges the half spinors itself: packet f has the places of face f. */
+typedef struct wilson_whole_hop {
+    selvage_device_exchange_t ex;
+    const wilson_hop_boxes_t *boxes;
+    wilson_block_t block;
+    int32_t parity, sign;
+    uint32_t parts; /* of each packet */
+    double scale;
+    const su3_matrix_t *links;
+    wilson_half_t *half;
+    const wilson_spinor_t *in, *base;
+    wilson_spinor_t *out;
+} wilson_whole_hop_t;
+
 /* out = x + factor * y, n doubles. */
 typedef struct wilson_combine {
     size_t n;
@@ -61,6 +80,7 @@ typedef struct wilson_plaquette {
 
 DECLARE_LOOP(wilson_project_faces);
 DECLARE_LOOP(wilson_hop);
+DECLARE_KERNEL(wilson_whole_hop);
 DECLARE_LOOP(wilson_combine);
 DECLARE_LOOP(wilson_plaquette);
 

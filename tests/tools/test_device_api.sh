@@ -16,7 +16,7 @@ sed -n '/^```c++$/,/^```$/p' "$top_srcdir/doc/device-api.md" | grep -v '^```' >"
 [ "$(wc -l <"$work/page_example.cc")" -gt 20 ] || fail "doc/device-api.md has no example"
 mkdir "$work/include"
 cp -r "$top_srcdir/include/." "$work/include"
-sources=("$work/page_example.cc" "$top_srcdir"/examples/heat3d_loops.cc
+sources=("$work/page_example.cc" "$top_srcdir"/examples/{heat3d,wilson}_loops.cc
          "$top_srcdir"/tests/fixtures/session{,_checked}_loops.cc)
 flags=(-std=c++17 -O3 -I"$work/include" -I"$top_srcdir/examples")
 
