@@ -16,6 +16,7 @@
 #include "base/base_thread.h"
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
+#include "pipeline/pipe_epoch.h"
 #include "pipeline/pipe_phases.h"
 #include "pipeline/route.h"
 
@@ -304,8 +305,12 @@ selvage_status_t sv_session_begin(selvage_exchange_t *x, unsigned epochs, void *
     sv_exchange_finish_gated(x);
     sv_enqueued_check(x);
     selvage_status_t refused = refuse_session(x, epochs, stream, halo);
+    if (refused == SELVAGE_SUCCESS && handle_out) /* what graphs have begun is counted first */
+        refused = sv_epoch_catch_up(x, stream, true);
+    if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
+        return sv_exchange_first_error(x);
     if (!handle_out || refused != SELVAGE_SUCCESS)
-        return handle_out && sv_exchange_state(x) != SV_EXCHANGE_POISONED ? say_refused(refused) : refused;
+        return handle_out && refused != SELVAGE_ERR_DEVICE ? say_refused(refused) : refused;
     SV_TRY(make_session_memory(x));
     sv_exchange_order_others(x);
 
@@ -314,6 +319,7 @@ selvage_status_t sv_session_begin(selvage_exchange_t *x, unsigned epochs, void *
     sv_progress_call(&x->comm->progress, run_session, &call);
     if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
         return sv_exchange_first_error(x);
+    SV_TRY(sv_epoch_tell(x, x->started, stream)); /* graphs that come after the kernel go on from there */
     x->session.epoch = x->started;
     x->session.first_epoch = first;
     x->session.stream = stream;
@@ -409,15 +415,27 @@ static uint64_t reported_failure(const selvage_exchange_t *x)
     return __atomic_load_n(&x->session.report->failure, __ATOMIC_ACQUIRE);
 }
 
+static selvage_status_t explain_loss(selvage_exchange_t *x)
+{
+    x->enqueued.found_epoch = x->session.first_epoch;
+    return sv_error(SELVAGE_ERR_STATE, "epoch %llu: its kernel was never launched on the stream of "
+                    "selvage_exchange_device(), or ended without selvage_device_leave() in every block",
+                    (unsigned long long)x->session.epoch);
+}
+
 static void check_session(void *arg)
 {
     selvage_exchange_t *x = arg;
     if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
         return;
     const uint64_t failure = reported_failure(x);
-    if (!failure)
+    selvage_status_t status;
+    if (failure)
+        status = explain_report(x, (selvage_device_failure_t)failure);
+    else if (x->session.lost)
+        status = explain_loss(x);
+    else
         return;
-    selvage_status_t status = explain_report(x, (selvage_device_failure_t)failure);
     if (x->policy == SV_CONFIG_CHECKSUM_ABORT && status == SELVAGE_ERR_CHECKSUM)
         sv_recovery_abort(x);
     sv_exchange_poison(x, status, true);
@@ -443,10 +461,6 @@ selvage_status_t sv_session_query(selvage_exchange_t *x)
         x->sends[i].pushed = 0;
     for (uint32_t i = 0; i < x->nrecvs; i++)
         x->recvs[i].launched = 0;
-    if (reported_failure(x)) /* which says why */
-        return SELVAGE_SUCCESS;
-    x->enqueued.found_epoch = x->session.first_epoch;
-    return sv_error(SELVAGE_ERR_STATE, "epoch %llu: its kernel was never launched on the stream of "
-                    "selvage_exchange_device(), or ended without selvage_device_leave() in every block",
-                    (unsigned long long)x->session.epoch);
+    x->session.lost = true; /* sv_session_check() says so, unless the kernel has said why */
+    return SELVAGE_SUCCESS;
 }

@@ -25,11 +25,10 @@ static inline bool sv_session_is_last(const selvage_exchange_t *x)
     return x->session.epoch != 0 && x->session.epoch == x->started;
 }
 
-/* As sv_batch_query(): IN_PROGRESS while the kernel has not left. ERR_STATE if it never will, because its stream has
-   nothing left to do. */
+/* As sv_batch_query(): IN_PROGRESS while the kernel has not left, and its stream has something to do. */
 selvage_status_t sv_session_query(selvage_exchange_t *x);
 
-/* Poisons the exchange if a kernel has reported a failure. */
+/* Poisons the exchange if a kernel has reported a failure, or will never come to its end. */
 void sv_session_check(selvage_exchange_t *x);
 
 /* Frees what sessions use; nothing of it while a kernel may still run. */
