@@ -26,7 +26,7 @@
 #include "picture.h"
 #include "reduce.h"
 
-enum { GRIDS = 3, REPEATS_MAX = 1000, BLOCK_STEPS = 64 };
+enum { GRIDS = 3, REPEATS_MAX = 1000, BLOCK_STEPS = 64, GRAPH_STEPS = 10 };
 
 static const double pi = 3.14159265358979323846;
 static const double ratio = 0.125; /* dt / h^2; stable up to 1/6 */
@@ -48,6 +48,8 @@ typedef struct heat {
     heat_step_t interior, slabs, all; /* what is updated under the exchange, after it; all own cells */
     heat_block_t block;            /* the same for a kernel of many steps ... */
     unsigned blocks;               /* ... which has so many; 0: there can be none here */
+    selvage_graph_t *graph;        /* GRAPH_STEPS steps from `graph_from` on and back; NULL: not captured yet */
+    const double *graph_from;
     heat_mode_t mode;
     double decay;                  /* of the difference equations, per step */
 } heat_t;
@@ -125,6 +127,25 @@ static void step_by_run(heat_t *h)
     CHECK(selvage_halo_run(h->halo, h->ex->stream));
     update(h, &h->all);
     swap(h);
+}
+
+/* That captured, an even number of steps, so that arrays end where they began; what is left over is not replayed. */
+static void steps_by_graph(heat_t *h, int steps)
+{
+    int done = 0;
+    if (h->graph == NULL) {
+        CHECK(selvage_graph_begin(h->ex->device, h->ex->stream));
+        for (int s = 0; s < GRAPH_STEPS; s++)
+            step_by_run(h);
+        CHECK(selvage_graph_end(h->ex->device, h->ex->stream, &h->graph));
+        h->graph_from = h->u;
+    }
+    for (; done < steps && h->u != h->graph_from; done++)
+        step_by_run(h);
+    for (; done + GRAPH_STEPS <= steps; done += GRAPH_STEPS)
+        CHECK(selvage_graph_launch(h->ex->device, h->graph, h->ex->stream));
+    for (; done < steps; done++)
+        step_by_run(h);
 }
 
 /* Without exchange: what the computation alone takes; its result is wrong. */
@@ -255,6 +276,7 @@ static void close_heat(heat_t *h)
 {
     reducer_close(&h->reducer);
     selvage_halo_destroy(h->halo);
+    selvage_graph_destroy(h->ex->device, h->graph);
     selvage_grid_destroy(h->grid);
     selvage_device_free(h->ex->device, h->tables);
     selvage_device_free(h->ex->device, h->next);
@@ -405,20 +427,20 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-typedef enum variant { OVERLAP, IN_TURN, ENQUEUED, BY_RUN, IN_KERNEL, ALONE, VARIANTS } variant_t;
+typedef enum variant { OVERLAP, IN_TURN, ENQUEUED, BY_RUN, BY_GRAPH, IN_KERNEL, ALONE, VARIANTS } variant_t;
 
 static void take_steps(heat_t *h, variant_t v, int steps)
 {
     static void (*const take_step[VARIANTS])(heat_t *) = {[OVERLAP] = step, [IN_TURN] = step_in_turn,
                                                           [ENQUEUED] = step_enqueued, [BY_RUN] = step_by_run,
                                                           [ALONE] = step_alone};
-    if (v == IN_KERNEL) {
+    if (v == IN_KERNEL)
         steps_in_kernel(h, steps);
-        return;
-    }
-    for (int s = 0; s < steps; s++)
+    if (v == BY_GRAPH)
+        steps_by_graph(h, steps);
+    for (int s = 0; s < steps && take_step[v] != NULL; s++)
         take_step[v](h);
-    if (v == ENQUEUED || v == BY_RUN)
+    if (v == ENQUEUED || v == BY_RUN || v == BY_GRAPH)
         CHECK(selvage_halo_wait(h->halo, h->ex->stream));
 }
 
@@ -467,7 +489,7 @@ static double measure(heat_t *h, const options_t *o, double median[VARIANTS], do
 static int weak(example_t *ex, const options_t *o, const int dims[3])
 {
     static const char *const names[VARIANTS] = {"with overlap", "exchange, then step", "enqueued, with overlap",
-                                                "run, then step", "inside one kernel", "without exchange"};
+                                                "run, then step", "the same in graphs of 10", "inside one kernel", "without exchange"};
     const int64_t cells[3] = {(int64_t)o->weak * dims[0], (int64_t)o->weak * dims[1], (int64_t)o->weak * dims[2]};
     double median[VARIANTS], difference;
     selvage_halo_info_t info = {SELVAGE_HALO_INFO_INIT};

@@ -33,9 +33,10 @@ SELVAGE_SOFT_MODE=inline same 2
 
 heat3d 2 0 "right$" --n 6 --picture "$work/slice.png"
 [ "$(head -c 4 "$work/slice.png" | tail -c 3)" = PNG ] || fail "no picture"
-heat3d 4 0 "^with overlap .* %$" --weak 8 --steps 3 --repeats 3
+heat3d 4 0 "^with overlap .* %$" --weak 8 --steps 23 --repeats 3
 grep -q "^decay after .*: right$" "$work/out" || fail "weak scaling does not compare its answer"
 
+grep -q "^the same in graphs of 10 " "$work/out" || fail "weak scaling has no steps by graphs"
 grep -q "^inside one kernel " "$work/out" || fail "weak scaling has no steps inside a kernel"
 SELVAGE_ROUTE=staged heat3d 2 0 "^with overlap .* %$" --weak 8 --steps 3 --repeats 3
 ! grep -q "^inside one kernel " "$work/out" || fail "a kernel exchanges by messages"

@@ -7,7 +7,8 @@
  *     session_driver list
  *     session_driver time [--epochs N]    microseconds of an epoch of one packet each way between two ranks
  *
- * --how: 1 each packet by all blocks, 2 by warps, 4 all blocks meet after each epoch, 8 rules are checked; added up.
+ * --how: 1 each packet by all blocks, 2 by warps, 4 all blocks meet after each epoch, 8 rules are checked, 16 some
+ * eager epochs are replayed by a graph; added up.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -56,6 +57,7 @@ static bool read_options(driver_t *d, int argc, char **argv)
             scene->warps = value & 2;
             scene->syncs = value & 4;
             scene->checked = value & 8;
+            scene->graphs = value & 16;
         } else {
             return false;
         }

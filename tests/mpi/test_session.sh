@@ -44,7 +44,7 @@ for style in 0 1 2; do
     done
 done
 for seed in 1 2 3; do
-    drive $((seed + 1)) 60 play --seed $seed --mix 1 --steps "${steps:-30}" --how $((seed % 2))
+    drive $((seed + 1)) 60 play --seed $seed --mix 1 --steps "${steps:-30}" --how $((seed % 2 + 16 * (seed != 2)))
     quiet "eager, $seed"
     drive $((seed == 2 ? 4 : 2)) 60 play --seed $seed --mix 2 --steps "${steps:-12}" --style $((seed % 3))
     quiet "halves, $seed"
