@@ -489,7 +489,8 @@ static double measure(heat_t *h, const options_t *o, double median[VARIANTS], do
 static int weak(example_t *ex, const options_t *o, const int dims[3])
 {
     static const char *const names[VARIANTS] = {"with overlap", "exchange, then step", "enqueued, with overlap",
-                                                "run, then step", "the same in graphs of 10", "inside one kernel", "without exchange"};
+                                                "run, then step", "the same in graphs of 10", "inside one kernel",
+                                                "without exchange"};
     const int64_t cells[3] = {(int64_t)o->weak * dims[0], (int64_t)o->weak * dims[1], (int64_t)o->weak * dims[2]};
     double median[VARIANTS], difference;
     selvage_halo_info_t info = {SELVAGE_HALO_INFO_INIT};

@@ -47,8 +47,8 @@ static const char usage[] =
     "Solves (1 - kappa D) x = b for the first of the 12 point sources (4 spins, 3 colours) at the origin and prints\n"
     "the pion correlator, on a gauge configuration (MILC version 5) or, without --lattice, on unit links. Boundaries\n"
     "are periodic in space and antiperiodic in time; extents are even. --gauge-transform turns every link by random\n"
-    "matrices, which must change no result, if the sources are complete in colour (3, 6, 9 or 12). --way says how half\n"
-    "spinors travel; --hops times so many applications of D by each way first.\n";
+    "matrices, which must change no result, if the sources are complete in colour (3, 6, 9 or 12). --way says how\n"
+    "half spinors travel; --hops times so many applications of D by each way first.\n";
 
 /* Reads the arguments; 0, or the exit code of a run that ends here (-1: with success). */
 static int parse(job_t *job, int argc, char **argv)
