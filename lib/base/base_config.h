@@ -85,6 +85,7 @@ typedef struct sv_config {
     bool report;
     char trace[SV_CONFIG_TEXT_BYTES];
     int trace_events;
+    bool trace_kernels;
     char flight_file[SV_CONFIG_TEXT_BYTES];
     bool flight_signal;
     int ranges;

@@ -128,6 +128,9 @@
       "at MPI_Finalize the drop-in prints what device memory it moved, and what of it was verified")                   \
     X(TRACE, trace, TEXT, "", "", 1, "file for the timeline of all ranks (Perfetto, chrome://tracing)")                \
     X(TRACE_EVENTS, trace_events, INT, "131072", "1024..16777216", 1, "timeline records kept per rank")                \
+    X(TRACE_KERNELS, trace_kernels, BOOL, "off", "", 1,                                                                \
+      "with TRACE, every block of the kernels of exchanges and collectives takes time stamps; as many as "             \
+      "TRACE_EVENTS are kept per rank")                                                                                \
     X(FLIGHT_FILE, flight_file, TEXT, "", "", 0,                                                                       \
       "file for the flight recorder, .RANK is appended; standard error if empty")                                      \
     X(FLIGHT_SIGNAL, flight_signal, BOOL, "on", "", 0,                                                                 \

@@ -33,6 +33,8 @@ static selvage_status_t batch_launch(batch_t *batch)
     bool alone = batch->arg.nwork == 1 && !batch->arg.from_fifo;
     size_t small_bytes = 0;
     const sv_kernel_t *small = alone ? sv_coll_small_kernel(coll, &batch->arg.work[0], &small_bytes) : NULL;
+    batch->arg.position = arena->fifo_produced;
+    sv_coll_take_stamps(coll, &batch->arg, batch->blocks, small ? &coll->alone.small.context : &batch->arg.context);
     if (small) {
         SV_TRY(SV_DEVICE_CALL(dev, launch, small, &coll->alone, small_bytes, batch->blocks, batch->stream));
     } else {
@@ -41,7 +43,6 @@ static selvage_status_t batch_launch(batch_t *batch)
         const sv_kernel_t *kernel = proto == SV_COLL_LL      ? &sv_kernel_coll_ll
                                     : proto == SV_COLL_LL128 ? &sv_kernel_coll_ll128
                                                              : &sv_kernel_coll;
-        batch->arg.position = arena->fifo_produced;
         SV_TRY(SV_DEVICE_CALL(dev, launch, kernel, &batch->arg, sizeof batch->arg, batch->blocks, batch->stream));
     }
     if (batch->arg.from_fifo)

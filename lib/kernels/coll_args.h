@@ -195,6 +195,7 @@ typedef struct sv_coll_context {
     uint32_t entry_at, ll_clean;
     uint32_t slot_at, slot_bytes; /* of SIMPLE, in a connection */
     uint8_t member[SV_COLL_RANKS];
+    sv_stamp_line_t *stamps;   /* of piece of work 0 and block 0; others by piece, then by block. NULL: none */
 } sv_coll_context_t;
 
 /* The argument of a launch. Work 0 to nwork-1 lie in work[], or, if from_fifo, in the ring from position on. */
@@ -224,10 +225,10 @@ typedef struct sv_coll_small_pair_arg {
 
 /* Host and device compilers must agree. */
 SV_LAYOUT_ASSERT(sv_coll_work_t, 120);
-SV_LAYOUT_ASSERT(sv_coll_context_t, 360);
-SV_LAYOUT_ASSERT(sv_coll_arg_t, 376 + 120 * SV_COLL_ARG_WORKS);
-SV_LAYOUT_ASSERT(sv_coll_small_arg_t, 504);
-SV_LAYOUT_ASSERT(sv_coll_small_pair_arg_t, 528);
+SV_LAYOUT_ASSERT(sv_coll_context_t, 368);
+SV_LAYOUT_ASSERT(sv_coll_arg_t, 384 + 120 * SV_COLL_ARG_WORKS);
+SV_LAYOUT_ASSERT(sv_coll_small_arg_t, 512);
+SV_LAYOUT_ASSERT(sv_coll_small_pair_arg_t, 536);
 SV_LAYOUT_ASSERT(sv_coll_state_t, 32);
 
 enum { SV_COLL_PART = 512, SV_COLL_UNIT = 16 }; /* bytes of which the parts of channels are multiples, and shards */

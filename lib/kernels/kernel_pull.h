@@ -13,12 +13,13 @@
 namespace {
 
 /* The payload, and the record if it comes apart. */
-SV_DEV_FN bool pull_await(const sv_batch_arg_t &arg, const sv_pull_item_t &item, uint64_t slot, sv_dev_block_t at)
+SV_DEV_FN bool pull_await(const sv_batch_arg_t &arg, const sv_pull_item_t &item, uint64_t slot, unsigned share,
+                          sv_dev_block_t at)
 {
     const uint8_t *arrived = reinterpret_cast<const uint8_t *>(item.arrived) + slot * item.arrived_stride;
 
     return batch_await(arg, item.scratch, reinterpret_cast<const uint64_t *>(arrived), item.count,
-                       arg.flags & SV_DIGEST_NONE ? nullptr : item.recorded, at);
+                       arg.flags & SV_DIGEST_NONE ? nullptr : item.recorded, share, at);
 }
 
 struct pull_outcome {
@@ -60,13 +61,14 @@ SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &ite
     sv_dev_store_release_system_u64(&item.result->epoch, arg.epoch);
 }
 
-SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item, unsigned packet,
+SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item, unsigned packet, unsigned share,
                           uint64_t sum, bool here, const record_words &seen)
 {
     const uint64_t done = batch_word(arg.epoch, arg.attempt, SV_PULL_GOOD);
     const bool sticky = (arg.flags & SV_BATCH_STICKY) != 0;
     const pull_outcome outcome = here ? pull_judge(arg, item, packet, sum, seen) : pull_outcome{};
 
+    sv_dev_stamp(arg.stamps, share, SV_STAMP_VERIFIED, 0);
     if (outcome.good) {
         const uint64_t leave = batch_word(arg.epoch + item.nslots, 0, 1);
         /* Partners: batch_await() of the sender's push; its host, or that push again; its host; this rank's host. */
@@ -89,7 +91,7 @@ SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_bloc
     const batch_share mine = batch_share_of(arg, share, block);
     const sv_pull_item_t &item = static_cast<const sv_pull_item_t *>(arg.items)[arg.index[mine.packet]];
     const uint64_t slot = item.nslots > 1 ? arg.epoch % item.nslots : 0;
-    const bool here = pull_await(arg, item, slot, mine.at);
+    const bool here = pull_await(arg, item, slot, share, mine.at);
     record_words seen = {};
     uint64_t sum = 0;
 
@@ -103,19 +105,24 @@ SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_bloc
     sum = sv_dev_block_sum_u64(sum, mine.at);
     if (mine.at.tid != 0)
         return;
+    sv_dev_stamp(arg.stamps, share, SV_STAMP_STORED, 0);
     const batch_total total = batch_count_in(item.scratch, sum, mine.at);
     if (!total.last)
         return;
     if (checks && !early && here)
         seen = record_load(item.record + slot * item.record_stride);
-    pull_close(arg, item, mine.packet, total.sum, here, seen);
+    pull_close(arg, item, mine.packet, share, total.sum, here, seen);
+    sv_dev_stamp(arg.stamps, share, SV_STAMP_SIGNALLED, 0);
 }
 
 template <typename MOVE>
 SV_DEV_FN void pull_body(const sv_batch_arg_t &arg, sv_dev_block_t at)
 {
-    for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks)
+    for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks) {
+        sv_dev_stamp_begin(arg.stamps, share, at.tid);
         pull_share<MOVE>(arg, share, at);
+        sv_dev_stamp(arg.stamps, share, SV_STAMP_LEFT, at.tid);
+    }
 }
 
 /* A packet that belongs in one piece. */

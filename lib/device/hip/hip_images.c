@@ -42,6 +42,7 @@ KERNEL_IMAGES(run_pieces)
 KERNEL_IMAGES(runs)
 KERNEL_IMAGES(await)
 KERNEL_IMAGES(flip)
+KERNEL_IMAGES(clock)
 KERNEL_IMAGES(delay)
 KERNEL_IMAGES(coll)
 KERNEL_IMAGES(coll_ll)
@@ -68,6 +69,7 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(runs),
     KERNEL_ROWS(await),
     KERNEL_ROWS(flip),
+    KERNEL_ROWS(clock),
     KERNEL_ROWS(delay),
     KERNEL_ROWS(coll),
     KERNEL_ROWS(coll_ll),
