@@ -33,7 +33,7 @@ void sv_coll_take_stamps(const selvage_coll_t *coll, const sv_coll_arg_t *arg, u
 {
     sv_stamps_t *stamps = coll->comm->stamps;
     context->stamps = NULL;
-    if (!stamps)
+    if (!stamps || !coll->arena->tried) /* the trial of long lines is no user's */
         return;
     const uint32_t launch = sv_stamps_number_launch(stamps);
     context->stamps = sv_stamps_take(stamps, arg->nwork * blocks);

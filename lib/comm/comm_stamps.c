@@ -59,13 +59,14 @@ struct sv_stamps {
 static selvage_status_t ask_clock(sv_stamps_t *stamps, uint64_t round, uint64_t asked_ns, sv_clock_sample_t *sample)
 {
     clock_words_t *words = stamps->words;
+    sv_backoff_t backoff = {.max_sleep_us = 0};
     uint64_t now_ns = asked_ns;
     __atomic_store_n(&words->ask, round, __ATOMIC_RELEASE); /* partner: the acquire of the kernel that answers */
     /* Partner: the release of that kernel. */
     while (__atomic_load_n(&words->answer[0], __ATOMIC_ACQUIRE) < round) {
         if (now_ns - asked_ns > (uint64_t)ANSWER_S * 1000000000)
             return sv_error(SELVAGE_ERR_DEVICE, "SELVAGE_TRACE_KERNELS: the device does not say what its clock says");
-        sv_pause();
+        sv_backoff(&backoff);
         now_ns = sv_clock_ns();
     }
     now_ns = sv_clock_ns();

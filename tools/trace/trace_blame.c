@@ -35,7 +35,8 @@ static int64_t larger(int64_t a, int64_t b)
 static bool is_one_span(const trace_end_t *a, const trace_end_t *b)
 {
     const bool packets = a->role <= TRACE_RECV && b->role <= TRACE_RECV;
-    return (packets || a->role == b->role) && a->exchange == b->exchange && a->epoch == b->epoch && a->rank == b->rank;
+    return (packets || a->role == b->role) && a->exchange == b->exchange && a->epoch == b->epoch &&
+           a->turn == b->turn && a->rank == b->rank;
 }
 
 static void make_spans(blamer_t *k)
@@ -231,16 +232,20 @@ static void explain_packet(cutting_t *c, const trace_end_t *recv, int depth)
     cut(c, c->end_ns, TRACE_END, me, -1);
 }
 
+static bool is_one_call(const trace_end_t *a, const trace_end_t *b)
+{
+    return a->role == TRACE_COLL && b->role == TRACE_COLL && a->exchange == b->exchange && a->epoch == b->epoch &&
+           a->turn == b->turn;
+}
+
 /* The rank that came last to a call. */
 static const trace_end_t *find_last_comer(const blamer_t *k, const trace_end_t *call)
 {
     const trace_end_t *begin = k->file->ends, *end = begin + k->file->nends, *last = call;
     const trace_end_t *first = call;
-    while (first > begin && first[-1].role == TRACE_COLL && first[-1].exchange == call->exchange &&
-           first[-1].epoch == call->epoch)
+    while (first > begin && is_one_call(first - 1, call))
         first--;
-    for (; first < end && first->role == TRACE_COLL && first->exchange == call->exchange &&
-           first->epoch == call->epoch; first++)
+    for (; first < end && is_one_call(first, call); first++)
         if (first->at_ns[TRACE_BEGAN] > last->at_ns[TRACE_BEGAN])
             last = first;
     return last;

@@ -104,6 +104,7 @@ static bool read_group(trace_file_t *file, const char *line)
     end.epoch = (uint64_t)(end.role == TRACE_PAIR ? launch : epoch);
     end.rank = (int)rank;
     end.peer = (int)peer;
+    end.launch = (uint32_t)launch;
     if (file->nends == file->room) {
         const size_t room = file->room ? 2 * file->room : 1024;
         trace_end_t *ends = realloc(file->ends, room * sizeof *ends);
@@ -148,6 +149,7 @@ int trace_end_order(const void *a, const void *b)
     DIFFER(thing_of(one), thing_of(other));
     DIFFER(one->exchange, other->exchange);
     DIFFER(one->epoch, other->epoch);
+    DIFFER(one->turn, other->turn);
     DIFFER(one->rank, other->rank);
     DIFFER(one->role, other->role);
     DIFFER(one->packet, other->packet);
@@ -155,8 +157,39 @@ int trace_end_order(const void *a, const void *b)
     return 0;
 }
 
+static int compare_launches(const void *a, const void *b)
+{
+    const trace_end_t *one = a, *other = b;
+    const int order = trace_end_order(a, b);
+    if (order != 0)
+        return order;
+    return (one->launch > other->launch) - (one->launch < other->launch);
+}
+
+/* A communicator that was made after another one had gone has its number, and calls with the same sequence numbers: they
+   are told apart by their launches, whose numbers differ from rank to rank, but not their order. */
+static void count_turns(trace_file_t *file)
+{
+    unsigned turn = 0;
+    trace_end_t before = {.role = TRACE_SEND};
+    qsort(file->ends, file->nends, sizeof *file->ends, compare_launches);
+    for (size_t i = 0; i < file->nends; i++) {
+        trace_end_t *end = &file->ends[i];
+        if (end->role != TRACE_COLL)
+            continue;
+        if (trace_end_order(&before, end) != 0)
+            turn = 0;
+        else if (end->launch != before.launch)
+            turn++;
+        before = *end;
+        before.turn = 0; /* as those have that are not counted yet */
+        end->turn = turn;
+    }
+}
+
 static void join_groups(trace_file_t *file)
 {
+    count_turns(file);
     size_t kept = 0;
     qsort(file->ends, file->nends, sizeof *file->ends, trace_end_order);
     for (size_t i = 0; i < file->nends; i++) {

@@ -26,7 +26,9 @@ typedef enum trace_stamp {
 typedef struct trace_end {
     uint32_t exchange;           /* or communicator */
     uint64_t epoch;              /* or sequence number of the call; of a PAIR the launch */
+    unsigned turn;               /* of a COLL: how many communicators before had the same number, and are gone */
     int rank, peer;              /* peer -1: none */
+    uint32_t launch;
     trace_role_t role;
     int64_t packet;              /* the sender's index; -1: none */
     int64_t at_ns[TRACE_STAMPS]; /* BEGAN of the first block, else of the last; 0: none took it */
@@ -47,7 +49,7 @@ typedef struct trace_file {
     int nranks;                  /* one more than the highest */
 } trace_file_t;
 
-/* By kind of thing, exchange, epoch, rank, role, packet, peer. */
+/* By kind of thing, exchange, epoch, turn, rank, role, packet, peer. */
 int trace_end_order(const void *a, const void *b);
 
 /* False: error_text says why. A file without stamps is read, and has no ends. Partner: trace_file_free(). */
