@@ -4,8 +4,8 @@
  * memory, so that no stamp crosses the bus. Whoever launches a kernel takes lines for its blocks and notes what they
  * are of. So no block has to ask for its place. When there is no room any more, launches go without, and are counted.
  *
- * Lines may be taken and noted by any thread, without a lock or an allocation. Made with the communicator or its device;
- * collected once, at its end.
+ * Lines may be taken and noted by any thread, without a lock or an allocation. Made with the communicator or its
+ * device; collected once, at its end.
  */
 #ifndef SV_COMM_STAMPS_H
 #define SV_COMM_STAMPS_H

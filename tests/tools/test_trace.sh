@@ -35,7 +35,8 @@ for route in peer shared staged; do
     "$tool" "$dir/$route.json" >"$dir/table"
     # Whoever waited did so for about as long as the rank stood still.
     longest=$(awk -v rank="$rank" '$1 == "not" && $2 == "begun" && $4 == rank { print int($8) }' "$dir/table")
-    [ "${longest:-0}" -ge 380000 ] && [ "$longest" -le 800000 ] || fail "$route: the longest wait is ${longest:-none} us"
+    [ "${longest:-0}" -ge 380000 ] && [ "$longest" -le 800000 ] ||
+        fail "$route: the longest wait is ${longest:-none} us"
     grep -q '^Parts add up to wall time within [01]\.[0-9]* %\.$' "$dir/table" || fail "$route: parts do not add up"
     grep -q '^Clocks go in steps of [1-9][0-9]* ns' "$dir/table" || fail "$route: no resolution"
     grep -q ' 0 were lost .* 0 did not end, 0 were overwritten' "$dir/table" || fail "$route: something is lost"

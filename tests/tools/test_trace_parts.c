@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How selvage-trace reads a timeline and whom it blames, on files that are made here: each kind of cause in turn is what
- * stands out, blame is passed on over ranks that wait themselves, groups of blocks are joined, and what is no whole
- * timeline is refused.
+ * How selvage-trace reads a timeline and whom it blames, on files that are made here: each kind of cause in turn is
+ * what stands out, blame is passed on over ranks that wait themselves, groups of blocks are joined, and what is no
+ * whole timeline is refused.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +39,9 @@ static void put_stamp(const char *name, int at_us)
 
 static void put(const char *name, int rank, int peer, int epoch, int launch, times_t t)
 {
-    fprintf(out, ",\n{\"name\":\"%s\",\"cat\":\"selvage-blocks\",\"ph\":\"X\",\"pid\":%d,\"tid\":100,\"ts\":%d.000,\"dur\":1.000,"
-                 "\"args\":{\"packet\":0,\"peer\":%d,\"epoch\":%d,\"bytes\":8,\"route\":\"peer\",\"exchange\":5,\"launch\":%d,"
+    fprintf(out, ",\n{\"name\":\"%s\",\"cat\":\"selvage-blocks\",\"ph\":\"X\",\"pid\":%d,\"tid\":100,\"ts\":%d.000,"
+                 "\"dur\":1.000,\"args\":{\"packet\":0,\"peer\":%d,\"epoch\":%d,\"bytes\":8,\"route\":\"peer\","
+                 "\"exchange\":5,\"launch\":%d,"
                  "\"first\":0,\"blocks\":1,\"times\":1,\"last_began\":1.000", name, rank, t.began, peer, epoch, launch);
     put_stamp("began", t.began);
     put_stamp("packed", t.packed);
@@ -119,7 +120,8 @@ static void test_kinds(void)
     check_slow(fast_send,
                (times_t){.began = 0, .stored = 306, .signalled = 308, .saw = 304, .verified = 307, .left = 309},
                TRACE_LINK, 1, 0, 301);
-    check_slow(fast_send, (times_t){.began = 0, .stored = 306, .signalled = 308, .saw = 4, .verified = 307, .left = 309},
+    check_slow(fast_send,
+               (times_t){.began = 0, .stored = 306, .signalled = 308, .saw = 4, .verified = 307, .left = 309},
                TRACE_MOVE, 0, -1, 302);
     check_slow(fast_send, (times_t){.began = 0, .stored = 6, .signalled = 308, .saw = 4, .verified = 307, .left = 309},
                TRACE_VERIFY, 0, -1, 301);
@@ -149,8 +151,8 @@ static void test_collectives(void)
     begin_file();
     for (int call = 1; call <= 2; call++)
         for (int rank = 0; rank < 3; rank++) {
-            const int at = 1000 * call, late = rank == 2 && call == 2 ? 300 : 0, end = call == 2 ? 310 : 10;
-            put("all-reduce", rank, -1, call, call, (times_t){.began = at + late, .stored = at + end, .left = at + end});
+            const int at = 1000 * call, late = rank == 2 && call == 2 ? 300 : 0, end = at + (call == 2 ? 310 : 10);
+            put("all-reduce", rank, -1, call, call, (times_t){.began = at + late, .stored = end, .left = end});
         }
     /* A communicator that is made later begins again to count. */
     for (int rank = 0; rank < 3; rank++)

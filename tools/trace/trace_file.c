@@ -166,8 +166,8 @@ static int compare_launches(const void *a, const void *b)
     return (one->launch > other->launch) - (one->launch < other->launch);
 }
 
-/* A communicator that was made after another one had gone has its number, and calls with the same sequence numbers: they
-   are told apart by their launches, whose numbers differ from rank to rank, but not their order. */
+/* A communicator that was made after another one had gone has its number, and calls with the same sequence numbers.
+   They are told apart by their launches, whose numbers differ from rank to rank, but not their order. */
 static void count_turns(trace_file_t *file)
 {
     unsigned turn = 0;
@@ -230,7 +230,10 @@ bool trace_file_read(const char *path, trace_file_t *file_out, char *error_text,
     }
     if (!good || !begun || !ended) {
         snprintf(error_text, error_bytes, "%s: %s %zu", path,
-                 !good ? "not understood: line" : !begun ? "no timeline: line" : "not written to its end: line", number);
+                 !good    ? "not understood: line"
+                 : !begun ? "no timeline: line"
+                          : "not written to its end: line",
+                 number);
         trace_file_free(&file);
     } else {
         join_groups(&file);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A timeline that was written with SELVAGE_TRACE and SELVAGE_TRACE_KERNELS=on, as far as selvage-trace looks at it: what
- * the blocks of kernels did for each packet and for each call of a collective. The file has an event in each line, as
- * the library writes it. Times are nanoseconds of rank 0's clock.
+ * A timeline that was written with SELVAGE_TRACE and SELVAGE_TRACE_KERNELS=on, as far as selvage-trace looks at it:
+ * what the blocks of kernels did for each packet and for each call of a collective. The file has an event in each line,
+ * as the library writes it. Times are nanoseconds of rank 0's clock.
  */
 #ifndef SELVAGE_TOOLS_TRACE_FILE_H
 #define SELVAGE_TOOLS_TRACE_FILE_H
