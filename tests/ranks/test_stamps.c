@@ -2,13 +2,15 @@
 /*
  * Time stamps inside kernels, with threads as ranks, read back from the timeline as selvage-trace reads it. Every kind
  * of kernel takes those that it should, in order and within the time that the host saw pass; parts add up. What finds
- * no room is counted; without the variable there are none; a rank that comes late is named; device calls that fail.
+ * no room is counted, and so is what a replay took the place of and what did not end; without the variable there are
+ * none; a rank that comes late is named; device calls that fail.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/base_clock.h"
+#include "comm/comm_stamps.h"
 #include "fixtures/check.h"
 #include "fixtures/fixture_exchange.h"
 #include "tools/trace/trace_blame.h"
@@ -358,6 +360,43 @@ static void test_little_room(void)
     let_go(&file, &blame);
 }
 
+/* Lines as kernels leave them that were replayed, did not end, or did not run. */
+static void leave_lines(local_rank_t *self)
+{
+    sv_stamps_t *stamps = self->comm->stamps;
+    const uint64_t now = sv_clock_ns();
+    const sv_trace_blocks_t what = {.epoch = 7, .packet = 1, .kind = SV_TRACE_BLOCKS_PUSH, .exchange = 3};
+    sv_stamp_line_t *lines = sv_stamps_take(stamps, 12); /* memory of the software device is the host's */
+    sv_stamps_note(stamps, lines, 10, &what);
+    for (int i = 0; i < 10; i++) {
+        lines[i].times = 3;
+        lines[i].at_ns[SV_STAMP_SAW] = now - 1; /* of the replay before, in which this block waited */
+        lines[i].at_ns[SV_STAMP_BEGAN] = now + (unsigned)i;
+        lines[i].at_ns[SV_STAMP_LEFT] = now + 100 + (unsigned)i;
+    }
+    lines[4].at_ns[SV_STAMP_LEFT] = 0;
+    lines[5].at_ns[SV_STAMP_LEFT] = now - 1;
+    lines[9].times = 0;
+    CHECK(!sv_stamps_take(stamps, 1024));
+}
+
+static void test_replayed(void)
+{
+    trace_file_t file;
+    trace_blame_t blame;
+    set("TRACE_EVENTS=1024");
+    local_ranks_run(&(local_run_t){.size = 1, .body = leave_lines, .log_expected = true});
+    read_back(&file, &blame);
+    CHECK_EQ(file.nends, 1);
+    CHECK_EQ(file.ranks[0].groups, 2); /* of eight blocks, and of what is left */
+    CHECK_EQ(file.ranks[0].overwritten, 9 * 2);
+    CHECK_EQ(file.ranks[0].unfinished, 2);
+    CHECK_EQ(file.ranks[0].lost, 1024);
+    CHECK(file.nends == 1 && file.ends[0].at_ns[TRACE_SAW] == 0 && file.ends[0].epoch == 7);
+    CHECK(file.nends == 1 && file.ends[0].at_ns[TRACE_LEFT] - file.ends[0].at_ns[TRACE_BEGAN] == 108);
+    let_go(&file, &blame);
+}
+
 static void test_off(void)
 {
     char list[128];
@@ -425,6 +464,7 @@ int main(void)
     test_collectives();
     test_late_rank();
     test_little_room();
+    test_replayed();
     test_off();
     test_failures();
     unlink(path);
