@@ -97,6 +97,9 @@
     X(COLL_TUNE, coll_tune, TEXT, "", "", 1, "file that says which algorithm collectives use at which size")           \
     X(REQUESTS_MAX, requests_max, INT, "1024", "1..65536", 0, "sends in flight at once, over all exchanges of a rank") \
     X(INFLIGHT_BYTES, inflight_bytes, BYTES, "1G", "1M..1T", 0, "bytes of sends in flight at once, of a rank")         \
+    X(COLL_CACHE_BYTES, coll_cache_bytes, BYTES, "0", "0..1T", 1,                                                      \
+      "buffers of a rank, together, that other ranks map without being asked after they were in two calls that "       \
+      "direct algorithms suit; 0: only those that are registered")                                                     \
     X(COLL_ARENA_BYTES, coll_arena_bytes, BYTES, "64M", "64K..1T", 1,                                                  \
       "device memory of a rank for slots and flags of collectives, at most")                                           \
     X(COLL_CHANNELS_MIN, coll_channels_min, INT, "0", "0..64", 1,                                                      \

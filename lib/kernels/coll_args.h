@@ -36,6 +36,8 @@ enum {
     SV_COLL_ENTRY = 4,         /* lines: signature, source, destination, scalar; */
     SV_COLL_ENTRIES = 5,       /* and at the end of a direct call what this rank has given, as a digest */
     SV_COLL_WINDOWS = 64,      /* registered per arena; window 0 is none */
+    SV_COLL_CACHED = 16,       /* after these in a rank's numbers: buffers that nobody registered (coll_cache.h) */
+    SV_COLL_WINDOW_NUMBERS = SV_COLL_WINDOWS + SV_COLL_CACHED,
     SV_COLL_RINGS = 16,
     SV_COLL_FIFO_STRIDE = 128, /* bytes of a piece of work in the FIFO, so that none straddles its end */
     SV_COLL_ARG_WORKS = 5,     /* pieces of work that travel in the argument of a launch */
@@ -174,7 +176,7 @@ typedef struct sv_coll_dev {
     const uint8_t *fifo;                       /* pinned ring of sv_coll_work_t */
     uint32_t *consumed;                        /* pinned: position up to which the FIFO was read */
     uint32_t *arrivals;                        /* device word: blocks of the launch that are through */
-    uint64_t *window;                          /* [rank of the arena * SV_COLL_WINDOWS + number]: base here, or 0 */
+    uint64_t *window;                          /* by rank of the arena, then number: base here, or 0 */
 } sv_coll_dev_t;
 
 /*

@@ -235,10 +235,10 @@ static void call_all(local_rank_t *self, selvage_coll_t *coll, float *buf, void 
                                              SELVAGE_OP_SUM, stream), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_coll_group_begin(coll), SELVAGE_SUCCESS);
         for (int k = 0; k < 8; k++) /* more than travel in the argument of a launch */
-            CHECK_STATUS(selvage_coll_broadcast(coll, buf, buf + COUNT, 100, SELVAGE_FLOAT32, 0, stream),
+            CHECK_STATUS(selvage_coll_broadcast(coll, buf, buf + COUNT + 100 * k, 100, SELVAGE_FLOAT32, 0, stream),
                          SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_coll_send(coll, buf, 100, SELVAGE_FLOAT32, to, stream), SELVAGE_SUCCESS);
-        CHECK_STATUS(selvage_coll_recv(coll, buf + COUNT, 100, SELVAGE_FLOAT32, from, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_coll_recv(coll, buf + COUNT + 800, 100, SELVAGE_FLOAT32, from, stream), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_coll_group_end(coll), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_coll_group_begin(coll), SELVAGE_SUCCESS); /* and a pair alone */
         CHECK_STATUS(selvage_coll_send(coll, buf, 100, SELVAGE_FLOAT32, to, stream), SELVAGE_SUCCESS);
