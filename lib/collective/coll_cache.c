@@ -67,6 +67,7 @@ struct sv_coll_cache {
     cached_t cached[OFFERS];
     uint64_t cached_bytes;
     unsigned refused;
+    bool captured;           /* a call was captured into a graph: nothing is said or answered any more */
     once_t once[ONCE];
     unsigned once_next;
     accepted_t accepted[SV_COLL_RANKS][OFFERS];
@@ -227,10 +228,13 @@ static void answer_offers(sv_coll_arena_t *arena, uint32_t peer)
     }
 }
 
-void sv_coll_cache_poll(sv_coll_arena_t *arena)
+void sv_coll_cache_poll(sv_coll_arena_t *arena, void *stream)
 {
     sv_coll_cache_t *cache = arena->cache;
     if (!cache || arena->stuck || arena->broken != SELVAGE_SUCCESS)
+        return;
+    cache->captured |= SV_DEVICE_CALL(arena->comm->dev, stream_is_capturing, stream);
+    if (cache->captured)
         return;
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
         if (!cache->peer_open[peer])
@@ -363,7 +367,7 @@ uint64_t sv_coll_cache_find(selvage_coll_t *coll, uint64_t id, const void *ptr, 
 {
     sv_coll_arena_t *arena = coll->arena;
     sv_coll_cache_t *cache = arena->cache;
-    if (!sv_coll_cache_offers(coll) || id == 0)
+    if (!sv_coll_cache_offers(coll) || id == 0 || cache->captured)
         return 0;
     for (unsigned i = 0; i < OFFERS; i++) {
         cached_t *cached = &cache->cached[i];

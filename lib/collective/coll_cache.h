@@ -18,7 +18,8 @@
  * is other memory. A number stands for other memory only once all launches in which this rank has said it are complete.
  * Then no kernel looks it up any more, because each of these calls has ended with everybody's fin.
  *
- * A call that is captured into a graph must not say such a number: a replay would say it again, later.
+ * Once a call has been captured into a graph, its rank neither says numbers nor answers: a replay would say a number
+ * again when it is another buffer's, and is counted by no host.
  *
  * What peers have mapped stays occupied when it is freed, until they close it. They do so where waiting is allowed, and
  * when they map much else.
@@ -47,8 +48,9 @@ void sv_coll_cache_begin(const selvage_coll_t *coll);
 /* Whether this rank can offer anything. */
 bool sv_coll_cache_offers(const selvage_coll_t *coll);
 
-/* Answers what peers have offered. One look at memory for each peer while that is nothing. */
-void sv_coll_cache_poll(sv_coll_arena_t *arena);
+/* Before calls are launched on that stream: answers what peers have offered. While that is nothing, one look at memory
+   for each peer. */
+void sv_coll_cache_poll(sv_coll_arena_t *arena, void *stream);
 
 /* As sv_coll_window_find(), of the cache, for the call that has coll->sequence. id: of the buffer's allocation, as the
    device says now. 0: not yet, or never; then it may have been offered. */

@@ -136,7 +136,7 @@ selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *call
     batch_t batch; /* not cleared: the argument is large, and most of it is not used */
     if (ncalls == 0)
         return SELVAGE_SUCCESS;
-    sv_coll_cache_poll(arena);
+    sv_coll_cache_poll(arena, calls[0].stream);
     SV_TRY(sv_coll_pairs_begin(&pairs, calls, ncalls, coll->dev.n, coll->dev.me));
     batch.coll = coll;
     batch.stream = calls[0].stream;

@@ -356,6 +356,47 @@ static void split(local_rank_t *self)
     close_bench(&b);
 }
 
+static _Atomic int capture_from; /* how often a rank's stream is asked about before it is said to be captured */
+static _Thread_local int capture_asked;
+
+static bool is_captured_later(sv_device_t *dev, void *stream)
+{
+    (void)dev, (void)stream;
+    return ++capture_asked > capture_from && capture_asked % 2 == 0; /* each call asks first, and is let through */
+}
+
+/* After a call that is captured nothing is said any more, and what others say stays right. */
+static void capture(local_rank_t *self)
+{
+    bench_t b;
+    sv_device_t *dev = self->dev;
+    const sv_device_ops_t *real = dev->ops;
+    sv_device_ops_t ops = *real;
+    ops.stream_is_capturing = is_captured_later;
+    open_bench(&b, self);
+    uint32_t *send = allocate(&b, COUNT), *recv = allocate(&b, COUNT);
+    capture_asked = 0;
+    capture_from = 12;
+    if (self->rank == 1)
+        dev->ops = &ops;
+    for (unsigned call = 0; call < 12; call++) {
+        local_ranks_barrier(self);
+        add_up(&b, send, recv, COUNT, call);
+        CHECK_EQ(is_said(&b, send, COUNT), call >= 1 && (call < 6 || self->rank != 1));
+    }
+    uint32_t *other = allocate(&b, COUNT); /* which rank 1 does not answer for */
+    for (unsigned call = 0; call < 6; call++) {
+        local_ranks_barrier(self);
+        add_up(&b, other, recv, COUNT, call);
+        CHECK(!is_said(&b, other, COUNT));
+    }
+    dev->ops = real;
+    release(&b, send);
+    release(&b, recv);
+    release(&b, other);
+    close_bench(&b);
+}
+
 static _Atomic int said;
 
 static void count_said(local_rank_t *self)
@@ -464,6 +505,7 @@ int main(void)
     run("FAULT=ipc=2+,rank=1", 2, use_all_in_turn, true); /* it is not asked for ever */
     const int asked = local_ranks_count_logged("injected fault: opening of device memory");
     CHECK(asked >= 4 && asked < 2 * SV_COLL_CACHED);
+    run("", 3, capture, false);
     run("", 4, split, false);
     CHECK(said_ahead > 0);
     test_what_is_said();
