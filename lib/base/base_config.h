@@ -73,6 +73,7 @@ typedef struct sv_config {
     char coll_tune[SV_CONFIG_TEXT_BYTES];
     int requests_max;
     uint64_t inflight_bytes;
+    uint64_t coll_cache_bytes;
     uint64_t coll_arena_bytes;
     int coll_channels_min, coll_channels_max;
     uint64_t work_fifo_bytes;
@@ -85,6 +86,7 @@ typedef struct sv_config {
     bool report;
     char trace[SV_CONFIG_TEXT_BYTES];
     int trace_events;
+    bool trace_kernels;
     char flight_file[SV_CONFIG_TEXT_BYTES];
     bool flight_signal;
     int ranges;

@@ -97,6 +97,9 @@
     X(COLL_TUNE, coll_tune, TEXT, "", "", 1, "file that says which algorithm collectives use at which size")           \
     X(REQUESTS_MAX, requests_max, INT, "1024", "1..65536", 0, "sends in flight at once, over all exchanges of a rank") \
     X(INFLIGHT_BYTES, inflight_bytes, BYTES, "1G", "1M..1T", 0, "bytes of sends in flight at once, of a rank")         \
+    X(COLL_CACHE_BYTES, coll_cache_bytes, BYTES, "0", "0..1T", 1,                                                      \
+      "buffers of a rank, together, that other ranks map without being asked after they were in two calls that "       \
+      "direct algorithms suit; 0: only those that are registered")                                                     \
     X(COLL_ARENA_BYTES, coll_arena_bytes, BYTES, "64M", "64K..1T", 1,                                                  \
       "device memory of a rank for slots and flags of collectives, at most")                                           \
     X(COLL_CHANNELS_MIN, coll_channels_min, INT, "0", "0..64", 1,                                                      \
@@ -128,6 +131,9 @@
       "at MPI_Finalize the drop-in prints what device memory it moved, and what of it was verified")                   \
     X(TRACE, trace, TEXT, "", "", 1, "file for the timeline of all ranks (Perfetto, chrome://tracing)")                \
     X(TRACE_EVENTS, trace_events, INT, "131072", "1024..16777216", 1, "timeline records kept per rank")                \
+    X(TRACE_KERNELS, trace_kernels, BOOL, "off", "", 1,                                                                \
+      "with TRACE, every block of the kernels of exchanges and collectives takes time stamps; as many as "             \
+      "TRACE_EVENTS are kept per rank")                                                                                \
     X(FLIGHT_FILE, flight_file, TEXT, "", "", 0,                                                                       \
       "file for the flight recorder, .RANK is appended; standard error if empty")                                      \
     X(FLIGHT_SIGNAL, flight_signal, BOOL, "on", "", 0,                                                                 \

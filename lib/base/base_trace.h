@@ -76,6 +76,58 @@ typedef struct sv_trace {
 } sv_trace_t;
 
 /*
+ * Time stamps of blocks of a kernel, in the order of SV_STAMP_ (kernel_args.h). X(name, text, part): part is what the
+ * time before the stamp went by with, since the stamp that came before it in time.
+ */
+#define SV_TRACE_STAMPS_TABLE(X)          \
+    X(BEGAN, "began", "")                 \
+    X(PACKED, "packed", "pack")           \
+    X(STORED, "stored", "store")          \
+    X(SIGNALLED, "signalled", "signal")   \
+    X(SAW, "saw", "wait")                 \
+    X(VERIFIED, "verified", "verify")     \
+    X(LEFT, "left", "leave")
+
+enum {
+#define SV_TRACE_STAMP_ENUM_(name, text, part) SV_TRACE_STAMP_##name,
+    SV_TRACE_STAMPS_TABLE(SV_TRACE_STAMP_ENUM_)
+#undef SV_TRACE_STAMP_ENUM_
+        SV_TRACE_STAMPS
+};
+
+/* What blocks do. Collectives are numbered by their calls (coll_args.h), from SV_TRACE_BLOCKS_COLL + 1. */
+enum { SV_TRACE_BLOCKS_PUSH, SV_TRACE_BLOCKS_GATHER, SV_TRACE_BLOCKS_PULL, SV_TRACE_BLOCKS_SCATTER,
+       SV_TRACE_BLOCKS_COLL = 16, SV_TRACE_BLOCKS_KINDS = 25 };
+
+/* A group of blocks of one launch that work on one packet, or on one piece of work of a collective. */
+enum { SV_TRACE_GROUP_BLOCKS = 8 };
+typedef struct sv_trace_blocks {
+    uint64_t at_ns[SV_TRACE_STAMPS]; /* host's clock. BEGAN of the first block, else of the last; 0: none has it */
+    uint64_t last_began_ns;
+    uint64_t epoch;        /* of collectives, the sequence number of the call */
+    uint64_t bytes;        /* of the packet, or of what the call gives in on this rank */
+    uint32_t packet;       /* the sender's index; of collectives UINT32_MAX */
+    int32_t peer;          /* -1: none */
+    uint16_t kind;         /* SV_TRACE_BLOCKS_ */
+    uint16_t route;        /* selvage_route_t */
+    uint32_t exchange;     /* low bits of the exchange's id, or a number of the collective's communicator */
+    uint32_t launch;       /* from 1: which launch of this rank */
+    uint32_t first, count; /* which blocks of the packet or work */
+    uint32_t times;        /* how often it was recorded: in a graph, the last replay is what remains */
+} sv_trace_blocks_t;
+
+/* What is known of a rank's stamps as a whole. */
+typedef struct sv_trace_blocks_head {
+    uint64_t count;         /* groups of blocks */
+    uint64_t lost;          /* lines for which there was no room */
+    uint64_t unfinished;    /* lines of blocks that began and did not end */
+    uint64_t overwritten;   /* recordings that a later one took the place of */
+    uint64_t resolution_ns; /* of the device's clock */
+    uint64_t device_error_ns; /* by how much device and host may be apart, */
+    uint64_t host_error_ns; /* and the hosts of this rank and of rank 0 */
+} sv_trace_blocks_head_t;
+
+/*
  * In place. timeline_events 0: no timeline. flight_file "": standard error, else ".RANK" is appended. with_signal:
  * registers for SIGUSR1, and installs the handler if the signal has its default action. Partner: sv_trace_fini().
  */
@@ -102,6 +154,17 @@ void sv_trace_flight_write(const sv_trace_t *trace, const char *why);
  */
 selvage_status_t sv_trace_json_begin(const char *path, FILE **file_out);
 void sv_trace_json_records(FILE *file, int rank, int64_t offset_ns, const sv_trace_record_t *records, uint64_t count);
+/*
+ * The same of groups of blocks, which must be in the order in which they began. Each is a span in a lane that nothing
+ * else uses meanwhile, cut into its parts; its args have everything of sv_trace_blocks_t, times in microseconds. lanes
+ * is all 0 before the first call for a rank. sv_trace_json_blocks_head() writes the head as metadata named
+ * selvage_kernels, which viewers ignore.
+ */
+enum { SV_TRACE_BLOCK_LANES = 96, SV_TRACE_FIRST_BLOCK_LANE = 100 };
+void sv_trace_json_blocks_head(FILE *file, int rank, const sv_trace_blocks_head_t *head);
+void sv_trace_json_blocks(FILE *file, int rank, const sv_trace_blocks_t *blocks, uint64_t count,
+                          uint64_t lanes[SV_TRACE_BLOCK_LANES]);
+
 selvage_status_t sv_trace_json_end(FILE *file, const char *path);
 
 #endif

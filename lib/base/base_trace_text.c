@@ -28,6 +28,38 @@ unsigned sv_trace_kind_lane(unsigned kind)
     return kind < SV_TRACE_KINDS ? lanes[kind] : 0;
 }
 
+const char *sv_trace_stamp_text(unsigned stamp)
+{
+    static const char *const texts[SV_TRACE_STAMPS] = {
+#define STAMP_TEXT(name, text, part) text,
+        SV_TRACE_STAMPS_TABLE(STAMP_TEXT)
+#undef STAMP_TEXT
+    };
+    return stamp < SV_TRACE_STAMPS ? texts[stamp] : "unknown";
+}
+
+const char *sv_trace_part_text(unsigned stamp)
+{
+    static const char *const texts[SV_TRACE_STAMPS] = {
+#define PART_TEXT(name, text, part) part,
+        SV_TRACE_STAMPS_TABLE(PART_TEXT)
+#undef PART_TEXT
+    };
+    return stamp < SV_TRACE_STAMPS ? texts[stamp] : "unknown";
+}
+
+const char *sv_trace_blocks_text(unsigned kind)
+{
+    static const char *const texts[SV_TRACE_BLOCKS_KINDS] = {
+        [SV_TRACE_BLOCKS_PUSH] = "push",        [SV_TRACE_BLOCKS_GATHER] = "gather",
+        [SV_TRACE_BLOCKS_PULL] = "pull",        [SV_TRACE_BLOCKS_SCATTER] = "scatter",
+        [SV_TRACE_BLOCKS_COLL + 1] = "all-reduce", [SV_TRACE_BLOCKS_COLL + 2] = "reduce-scatter",
+        [SV_TRACE_BLOCKS_COLL + 3] = "all-gather", [SV_TRACE_BLOCKS_COLL + 4] = "broadcast",
+        [SV_TRACE_BLOCKS_COLL + 5] = "reduce",     [SV_TRACE_BLOCKS_COLL + 6] = "all-to-all",
+        [SV_TRACE_BLOCKS_COLL + 7] = "send and receive", [SV_TRACE_BLOCKS_COLL + 8] = "barrier"};
+    return kind < SV_TRACE_BLOCKS_KINDS && texts[kind] ? texts[kind] : "unknown";
+}
+
 const char *sv_trace_value_text(unsigned kind)
 {
     switch (kind) {

@@ -17,6 +17,13 @@ unsigned sv_trace_kind_lane(unsigned kind);
 /* What the record's value is called: "bytes", "phase" or "code". */
 const char *sv_trace_value_text(unsigned kind);
 
+/* "began" and "wait" for SV_TRACE_STAMP_BEGAN and SV_TRACE_STAMP_SAW. */
+const char *sv_trace_stamp_text(unsigned stamp);
+const char *sv_trace_part_text(unsigned stamp);
+
+/* "push" for SV_TRACE_BLOCKS_PUSH. */
+const char *sv_trace_blocks_text(unsigned kind);
+
 const char *sv_trace_lane_text(unsigned lane);
 const char *sv_trace_route_text(unsigned route);
 

@@ -10,6 +10,7 @@
  *   private    malloc: counters, the table of windows
  *   pinned     words that host and kernels poll; FIFO; scratch for copies of the set-up
  */
+#include "collective/coll_cache.h"
 #include "collective/coll_nodes.h"
 #include "collective/coll_setup.h"
 
@@ -152,6 +153,7 @@ void sv_coll_arena_free(sv_coll_arena_t *arena, bool unmapped)
     if (arena->last)
         SV_DEVICE_CALL(dev, event_destroy, arena->last);
     sv_coll_staging_free(arena);
+    sv_coll_cache_free(arena);
     if (unmapped)
         SV_DEVICE_CALL(dev, free, arena->memory);
     else if (arena->memory)

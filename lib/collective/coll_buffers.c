@@ -41,12 +41,12 @@ static bool lies_in_place(const selvage_coll_t *coll, const sv_coll_call_t *call
 
 /* Asks the device what kind of memory this is, unless it lies in a window or was asked about lately. */
 static selvage_status_t admit_buffer(selvage_coll_t *coll, const sv_coll_call_t *call, const char *name,
-                                     const void *buffer, uint64_t bytes, void **address_out)
+                                     const void *buffer, uint64_t bytes, void **address_out, uint64_t *id_out)
 {
     sv_device_t *dev = coll->comm->dev;
     if (sv_coll_window_find(coll, buffer, bytes))
         return SELVAGE_SUCCESS;
-    const uint64_t id = SV_DEVICE_CALL(dev, memory_id, buffer);
+    const uint64_t id = *id_out = SV_DEVICE_CALL(dev, memory_id, buffer);
     for (unsigned i = 0; i < SV_COLL_SEEN && id != 0; i++)
         if (coll->seen[i].id == id && coll->seen[i].ptr == buffer && coll->seen[i].bytes >= bytes) {
             *address_out = coll->seen[i].address;
@@ -65,10 +65,11 @@ static selvage_status_t admit_buffer(selvage_coll_t *coll, const sv_coll_call_t 
 }
 
 static selvage_status_t check_buffer(selvage_coll_t *coll, const sv_coll_call_t *call, const char *name,
-                                     const void *buffer, uint64_t bytes, void **address_out)
+                                     const void *buffer, uint64_t bytes, void **address_out, uint64_t *id_out)
 {
     size_t element_bytes = selvage_type_bytes(call->type);
     *address_out = (void *)(uintptr_t)buffer;
+    *id_out = 0;
     if (bytes == 0)
         return SELVAGE_SUCCESS;
     if (!buffer)
@@ -77,7 +78,7 @@ static selvage_status_t check_buffer(selvage_coll_t *coll, const sv_coll_call_t 
     if ((uintptr_t)buffer % element_bytes)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is %p, not aligned to the %zu bytes of %s",
                         sv_coll_call_name(call->call), name, buffer, element_bytes, selvage_type_name(call->type));
-    return admit_buffer(coll, call, name, buffer, bytes, address_out);
+    return admit_buffer(coll, call, name, buffer, bytes, address_out, id_out);
 }
 
 selvage_status_t sv_coll_check_buffers(selvage_coll_t *coll, sv_coll_call_t *call)
@@ -88,8 +89,8 @@ selvage_status_t sv_coll_check_buffers(selvage_coll_t *coll, sv_coll_call_t *cal
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: count is %llu; wanted less than %llu",
                         sv_coll_call_name(call->call), (unsigned long long)call->count, (unsigned long long)most);
     sv_coll_extents(coll, call, &send_bytes, &recv_bytes);
-    SV_TRY(check_buffer(coll, call, "send", call->send, send_bytes, &send));
-    SV_TRY(check_buffer(coll, call, "recv", call->recv, recv_bytes, &recv));
+    SV_TRY(check_buffer(coll, call, "send", call->send, send_bytes, &send, &call->send_id));
+    SV_TRY(check_buffer(coll, call, "recv", call->recv, recv_bytes, &recv, &call->recv_id));
     uintptr_t from = (uintptr_t)call->send, to = (uintptr_t)call->recv;
     bool apart = send_bytes == 0 || recv_bytes == 0 || from + send_bytes <= to || to + recv_bytes <= from;
     if (!apart && !lies_in_place(coll, call))

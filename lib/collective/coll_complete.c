@@ -31,6 +31,11 @@ static selvage_status_t query_last(sv_coll_arena_t *arena)
     return status;
 }
 
+void sv_coll_note_completed(sv_coll_arena_t *arena)
+{
+    (void)query_last(arena);
+}
+
 void sv_coll_poll(sv_coll_arena_t *arena)
 {
     while (!sv_list_is_empty(&arena->callbacks)) {

@@ -49,7 +49,7 @@ typedef struct sv_coll_pinned {
 typedef struct sv_coll_private {
     uint32_t stop, error_taken, arrivals, reserved[29];
     sv_coll_state_t state[SV_COLL_CHANNELS * SV_COLL_RANKS]; /* [channel][rank of the arena], stride SV_COLL_RANKS */
-    uint64_t window[SV_COLL_RANKS * SV_COLL_WINDOWS];
+    uint64_t window[SV_COLL_RANKS * SV_COLL_WINDOW_NUMBERS];
 } sv_coll_private_t;
 
 typedef struct sv_coll_arena {
@@ -88,7 +88,8 @@ typedef struct sv_coll_arena {
     uint64_t ncallbacks;       /* handed back so far */
     sv_list_t windows;
     uint64_t windows_used;     /* bit w: window w is taken; bit 0 always */
-    uint64_t window_base[SV_COLL_RANKS * SV_COLL_WINDOWS]; /* the host's copy of priv->window */
+    uint64_t window_base[SV_COLL_RANKS * SV_COLL_WINDOW_NUMBERS]; /* the host's copy of priv->window */
+    struct sv_coll_cache *cache; /* of buffers that nobody registered, or NULL; coll_cache.h */
     unsigned numbers_used;     /* bits: numbers of communicators (0..15) in use */
     selvage_status_t broken;   /* the error as it was first told */
     struct sv_coll_staging *staging; /* for what goes between nodes, or NULL; coll_nodes.h */
@@ -122,6 +123,7 @@ typedef struct sv_coll_call {
     void *recv;
     uint64_t count, scalar;
     void *stream;
+    uint64_t send_id, recv_id; /* of their allocations; 0: not known, or they lie in windows */
 } sv_coll_call_t;
 
 enum { SV_COLL_NOT_PUSHED = 0xff };
@@ -227,6 +229,8 @@ void sv_coll_abort(selvage_coll_t *coll);
 
 /* coll_complete.c: hands back what is complete; cheap, never blocks. */
 void sv_coll_poll(sv_coll_arena_t *arena);
+/* Brings arena->completed up to date, if no launch is under way; else it may stay what it was. Never blocks. */
+void sv_coll_note_completed(sv_coll_arena_t *arena);
 /* Runs fn once all launches so far are complete. */
 selvage_status_t sv_coll_when_complete(sv_coll_arena_t *arena, void (*fn)(void *arg), void *arg);
 /* Waits for all launches so far, at most timeout_s (-1: no limit) after host_stop if that passes. */

@@ -15,6 +15,7 @@
  * content does not last, so that a captured launch has as much work as its argument holds.
  */
 #include "base/base_status.h"
+#include "collective/coll_cache.h"
 #include "collective/coll_parts.h"
 
 typedef struct batch {
@@ -37,6 +38,8 @@ static selvage_status_t batch_launch(batch_t *batch)
     bool alone = batch->arg.nwork == 1 && !batch->arg.from_fifo;
     size_t small_bytes = 0;
     const sv_kernel_t *small = alone ? sv_coll_small_kernel(coll, &batch->arg.work[0], &small_bytes) : NULL;
+    batch->arg.position = arena->fifo_produced;
+    sv_coll_take_stamps(coll, &batch->arg, batch->blocks, small ? &coll->alone.small.context : &batch->arg.context);
     if (small) {
         SV_TRY(SV_DEVICE_CALL(dev, launch, small, &coll->alone, small_bytes, batch->blocks, batch->stream));
     } else {
@@ -45,7 +48,6 @@ static selvage_status_t batch_launch(batch_t *batch)
         const sv_kernel_t *kernel = proto == SV_COLL_LL      ? &sv_kernel_coll_ll
                                     : proto == SV_COLL_LL128 ? &sv_kernel_coll_ll128
                                                              : &sv_kernel_coll;
-        batch->arg.position = arena->fifo_produced;
         SV_TRY(SV_DEVICE_CALL(dev, launch, kernel, &batch->arg, sizeof batch->arg, batch->blocks, batch->stream));
     }
     const uint32_t from_fifo = batch->arg.from_fifo ? batch->arg.nwork : 0, pieces = batch->pieces;
@@ -153,6 +155,7 @@ selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *call
     if (ncalls == 0)
         return SELVAGE_SUCCESS;
     SV_TRY(refuse_captured_group(calls, ncalls));
+    sv_coll_cache_poll(arena, calls[0].stream);
     SV_TRY(sv_coll_pairs_begin(&pairs, calls, ncalls, coll->dev.n, coll->dev.me));
     batch.coll = coll;
     batch.stream = calls[0].stream;

@@ -8,6 +8,7 @@
  * Every step ends in a gathering over all ranks of the communicator, so all have an arena or none has, and a failure is
  * followed by one more: nobody frees memory that somebody has mapped.
  */
+#include "collective/coll_cache.h"
 #include "collective/coll_setup.h"
 
 #include <string.h>
@@ -113,6 +114,7 @@ static uint16_t find_reach(sv_coll_arena_t *arena, const sv_team_t *team)
 void sv_coll_arena_unmap(sv_coll_arena_t *arena)
 {
     sv_coll_drain_copies(arena);
+    sv_coll_cache_unmap(arena);
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
         sv_transfer_unmap(arena->mapping[peer]);
         arena->mapping[peer] = NULL;
@@ -171,6 +173,8 @@ selvage_status_t sv_coll_arena_create(sv_team_t *team, uint32_t nchannels, uint6
     /* 3. Look for the answers of all. */
     status = check_proofs(arena, token);
     SV_TRY_GOTO(status, sv_gather(team, "selvage_coll_create: proof", 0, status, timeout_s), fail);
+    /* 4. Outboxes of the registration cache. */
+    SV_TRY_GOTO(status, sv_coll_cache_create(arena, team), fail);
     comm->arena = arena;
     comm->arena_unmap = unmap_users;
     comm->arena_release = unmap_and_free;

@@ -7,6 +7,7 @@
 
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "collective/coll_cache.h"
 #include "collective/coll_nodes.h"
 #include "collective/coll_setup.h"
 
@@ -147,6 +148,7 @@ selvage_status_t sv_coll_init(selvage_coll_t *coll, sv_coll_arena_t *arena)
     arena->numbers_used |= 1U << coll->number;
     coll->rank = coll->all.me;
     find_members(coll, arena);
+    sv_coll_cache_begin(coll);
     if (coll->spans) {
         SV_TRY(sv_team_init(&coll->node, coll->comm, (int)coll->dev.n));
         coll->node.me = (int)coll->dev.me;

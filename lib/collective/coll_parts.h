@@ -70,4 +70,9 @@ const char *sv_coll_operation_name(unsigned op); /* as signed, too */
 void sv_coll_signature_text(uint64_t signature, uint32_t sequence, char *text, size_t bytes);
 selvage_status_t sv_coll_error_text(const sv_coll_error_t *error, char *text, size_t bytes);
 
+/* coll_stamps.c: lines for the time stamps of a launch, into the context of its argument; NULL there if none are
+   taken. Its pieces are in the argument or written to the FIFO. */
+void sv_coll_take_stamps(const selvage_coll_t *coll, const sv_coll_arg_t *arg, unsigned blocks,
+                         sv_coll_context_t *context);
+
 #endif

@@ -43,7 +43,7 @@ static selvage_status_t upload_table(sv_coll_arena_t *arena)
 
 static uint64_t *entry_of(sv_coll_arena_t *arena, uint32_t rank, unsigned number)
 {
-    return &arena->window_base[rank * SV_COLL_WINDOWS + number];
+    return &arena->window_base[rank * SV_COLL_WINDOW_NUMBERS + number];
 }
 
 /* Takes the window out of the tables and lets go of peers' memory. */

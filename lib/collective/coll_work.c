@@ -8,6 +8,7 @@
 
 #include "base/base_log.h"
 #include "base/base_thread.h"
+#include "collective/coll_cache.h"
 #include "collective/coll_names.h"
 #include "collective/coll_parts.h"
 
@@ -49,13 +50,20 @@ void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_c
     };
     /* 2. Buffers, and their windows for direct algorithms; of nothing there is none. */
     sv_coll_extents(coll, call, &send_bytes, &recv_bytes);
+    const bool direct = choice.algo == SV_COLL_DIRECT_ONE || choice.algo == SV_COLL_DIRECT_TWO;
     if (send_bytes > 0) {
         work_out->src = (uintptr_t)call->send;
         work_out->src_window = sv_coll_window_find(coll, call->send, send_bytes);
+        if (direct && !work_out->src_window)
+            work_out->src_window = sv_coll_cache_find(coll, call->send_id, call->send, send_bytes);
     }
     if (recv_bytes > 0) {
         work_out->dst = (uintptr_t)call->recv;
         work_out->dst_window = sv_coll_window_find(coll, call->recv, recv_bytes);
+        if (direct && !work_out->dst_window && call->recv == call->send) /* in place: once in this call */
+            work_out->dst_window = work_out->src_window;
+        else if (direct && !work_out->dst_window)
+            work_out->dst_window = sv_coll_cache_find(coll, call->recv_id, call->recv, recv_bytes);
     }
     /* 3. How direct algorithms divide it among ranks and channels; a root has no shard. */
     const uint64_t unit = SV_COLL_UNIT, bytes = call->count * selvage_type_bytes((selvage_type_t)call->type);

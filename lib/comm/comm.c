@@ -11,6 +11,7 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "comm/comm_control.h"
+#include "comm/comm_stamps.h"
 #include "comm/comm_timeline.h"
 #include "host/memory_buffer.h"
 #include "kernels/kernels.h"
@@ -59,7 +60,8 @@ static selvage_status_t set_up_alone(selvage_comm_t *comm, const selvage_comm_pa
         SV_TRY(sv_device_open(NULL, &comm->config, &comm->dev));
         comm->dev_owned = true;
     }
-    return wrap_device(comm);
+    SV_TRY(wrap_device(comm));
+    return sv_stamps_create(comm);
 }
 
 /* No rank knows which GPUs the others have. So a GPU is taken for one that ranks share: no kernel waits for them. */
@@ -72,6 +74,8 @@ selvage_status_t sv_comm_set_device(selvage_comm_t *comm, sv_device_t *device)
         SV_TRY(device->ops->make_current(device));
     comm->dev = device;
     selvage_status_t status = wrap_device(comm);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_stamps_create(comm);
     if (status != SELVAGE_SUCCESS) {
         comm->dev_under = comm->dev = before;
         return status;
@@ -164,6 +168,7 @@ static void free_comm(selvage_comm_t *comm)
     sv_topology_fini(&comm->topology);
     /* Only those are left that could not be closed, since a kernel does not end. */
     sv_transfer_cache_abandon(&comm->mappings);
+    sv_stamps_destroy(comm);
     if (comm->dev_wrapped)
         comm->dev->ops->close(comm->dev);
     if (comm->dev_owned)
@@ -209,6 +214,8 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
     comm->nonce = nonce;
     SV_TRY_GOTO(status, sv_comm_agree_settings(comm), fail);
     SV_TRY_GOTO(status, sv_comm_locate(comm), fail);
+    if (comm->config.trace[0])
+        SV_TRY_GOTO(status, sv_timeline_compare_clocks(comm, &comm->clock_first), fail);
     /* 3. The progress thread, if there is to be one. */
     started_t started = {.comm = comm};
     started.status = init_progress(comm);

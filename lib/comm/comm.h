@@ -27,6 +27,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/base_clocks.h"
 #include "base/base_config.h"
 #include "base/base_fault.h"
 #include "base/base_list.h"
@@ -97,6 +98,8 @@ struct selvage_comm {
     sv_config_t config;
     sv_fault_t fault;
     sv_trace_t trace;
+    struct sv_stamps *stamps;      /* of blocks of kernels, or NULL: none are taken */
+    sv_clock_sample_t clock_first; /* of rank 0's clock, when the communicator was created; if there is a timeline */
     selvage_stats_t stats;
     sv_thread_binding_t binding;   /* of threads that work for this communicator */
     sv_wire_t *wire;

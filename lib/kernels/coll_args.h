@@ -36,6 +36,8 @@ enum {
     SV_COLL_ENTRY = 4,         /* lines: signature, source, destination, scalar; */
     SV_COLL_ENTRIES = 5,       /* and at the end of a direct call what this rank has given, as a digest */
     SV_COLL_WINDOWS = 64,      /* registered per arena; window 0 is none */
+    SV_COLL_CACHED = 16,       /* after these in a rank's numbers: buffers that nobody registered (coll_cache.h) */
+    SV_COLL_WINDOW_NUMBERS = SV_COLL_WINDOWS + SV_COLL_CACHED,
     SV_COLL_RINGS = 16,
     SV_COLL_FIFO_STRIDE = 128, /* bytes of a piece of work in the FIFO, so that none straddles its end */
     SV_COLL_ARG_WORKS = 5,     /* pieces of work that travel in the argument of a launch */
@@ -174,7 +176,7 @@ typedef struct sv_coll_dev {
     const uint8_t *fifo;                       /* pinned ring of sv_coll_work_t */
     uint32_t *consumed;                        /* pinned: position up to which the FIFO was read */
     uint32_t *arrivals;                        /* device word: blocks of the launch that are through */
-    uint64_t *window;                          /* [rank of the arena * SV_COLL_WINDOWS + number]: base here, or 0 */
+    uint64_t *window;                          /* by rank of the arena, then number: base here, or 0 */
 } sv_coll_dev_t;
 
 /*
@@ -195,6 +197,7 @@ typedef struct sv_coll_context {
     uint32_t entry_at, ll_clean;
     uint32_t slot_at, slot_bytes; /* of SIMPLE, in a connection */
     uint8_t member[SV_COLL_RANKS];
+    sv_stamp_line_t *stamps;   /* of piece of work 0 and block 0; others by piece, then by block. NULL: none */
 } sv_coll_context_t;
 
 /* The argument of a launch. Work 0 to nwork-1 lie in work[], or, if from_fifo, in the ring from position on. */
@@ -224,10 +227,10 @@ typedef struct sv_coll_small_pair_arg {
 
 /* Host and device compilers must agree. */
 SV_LAYOUT_ASSERT(sv_coll_work_t, 120);
-SV_LAYOUT_ASSERT(sv_coll_context_t, 360);
-SV_LAYOUT_ASSERT(sv_coll_arg_t, 376 + 120 * SV_COLL_ARG_WORKS);
-SV_LAYOUT_ASSERT(sv_coll_small_arg_t, 504);
-SV_LAYOUT_ASSERT(sv_coll_small_pair_arg_t, 528);
+SV_LAYOUT_ASSERT(sv_coll_context_t, 368);
+SV_LAYOUT_ASSERT(sv_coll_arg_t, 384 + 120 * SV_COLL_ARG_WORKS);
+SV_LAYOUT_ASSERT(sv_coll_small_arg_t, 512);
+SV_LAYOUT_ASSERT(sv_coll_small_pair_arg_t, 536);
 SV_LAYOUT_ASSERT(sv_coll_state_t, 32);
 
 enum { SV_COLL_PART = 512, SV_COLL_UNIT = 16 }; /* bytes of which the parts of channels are multiples, and shards */

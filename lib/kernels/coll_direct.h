@@ -34,8 +34,8 @@ enum { SV_COLL_WINDOW_SHIFT = 48 };
 SV_DEV_FN uint64_t sv_coll_window_address(const sv_coll_at_t &c, uint32_t r, uint64_t said)
 {
     uint64_t number = said >> SV_COLL_WINDOW_SHIFT;
-    uint64_t base =
-        number && number < SV_COLL_WINDOWS ? c.context.window[c.context.member[r] * SV_COLL_WINDOWS + number] : 0;
+    uint64_t base = number && number < SV_COLL_WINDOW_NUMBERS
+                        ? c.context.window[c.context.member[r] * SV_COLL_WINDOW_NUMBERS + number] : 0;
     return base ? base + (said & ((1ull << SV_COLL_WINDOW_SHIFT) - 1)) : 0;
 }
 

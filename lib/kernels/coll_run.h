@@ -15,6 +15,7 @@
 #include "kernels/coll_entry_lines.h"
 #include "kernels/coll_lines.h"
 #include "kernels/coll_next.h"
+#include "kernels/kernel_stamps.h"
 
 SV_DEV_FN void sv_coll_leave(const sv_coll_at_t &c, const sv_coll_arg_t &arg)
 {
@@ -269,14 +270,24 @@ SV_DEV_FN bool sv_coll_run_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
     return true;
 }
 
-template <unsigned PROTO> SV_DEV_FN void sv_coll_run_work(const sv_coll_at_t &c, sv_coll_plan_t &p)
+/* line is that of the stamps. */
+template <unsigned PROTO> SV_DEV_FN void sv_coll_run_work(const sv_coll_at_t &c, sv_coll_plan_t &p, unsigned line)
 {
     if (!sv_coll_run_begin(c, p))
         return;
-    if (!SV_COLL_ONE_LOOP && p.direct)
+    if (p.direct) /* the entries of all are read */
+        sv_dev_stamp(c.context.stamps, line, SV_STAMP_SAW, c.at.tid);
+    if (!SV_COLL_ONE_LOOP && p.direct) {
         sv_coll_run_direct<PROTO>(c, p);
-    else if (sv_coll_run_plan<PROTO>(c, p) && p.entries_unread)
+        sv_dev_stamp(c.context.stamps, line, SV_STAMP_STORED, c.at.tid);
+        return;
+    }
+    const bool reads = sv_coll_run_plan<PROTO>(c, p);
+    sv_dev_stamp(c.context.stamps, line, SV_STAMP_STORED, c.at.tid);
+    if (reads && p.entries_unread) {
         sv_coll_entry_check(c);
+        sv_dev_stamp(c.context.stamps, line, SV_STAMP_VERIFIED, c.at.tid);
+    }
 }
 
 template <unsigned PROTO> SV_DEV_FN void sv_coll_body(const sv_coll_arg_t &arg, sv_dev_block_t at)
@@ -288,6 +299,8 @@ template <unsigned PROTO> SV_DEV_FN void sv_coll_body(const sv_coll_arg_t &arg, 
     sv_dev_launch_wait();
     sv_coll_come_in(c);
     for (uint32_t i = 0; i < arg.nwork; i++) {
+        const unsigned line = i * at.nblocks + at.block;
+        sv_dev_stamp_begin(arg.context.stamps, line, at.tid);
         if (i > 0)
             sv_dev_block_sync(); /* nobody looks at the work before any more */
         sv_coll_fetch(c, arg, i);
@@ -303,9 +316,10 @@ template <unsigned PROTO> SV_DEV_FN void sv_coll_body(const sv_coll_arg_t &arg, 
         if (work.flags & SV_COLL_PREMUL)
             sv_coll_find_scalar(c);
         sv_coll_count(c, true);
-        sv_coll_run_work<PROTO>(c, plan);
+        sv_coll_run_work<PROTO>(c, plan, line);
         sv_dev_block_sync();
         sv_coll_count(c, false);
+        sv_dev_stamp(arg.context.stamps, line, SV_STAMP_LEFT, at.tid);
     }
     sv_coll_leave(c, arg);
 }

@@ -18,6 +18,7 @@
 
 #include "kernels/coll_entry_lines.h"
 #include "kernels/coll_lines.h"
+#include "kernels/kernel_stamps.h"
 
 typedef struct sv_coll_small {
     const sv_coll_at_t &c;
@@ -511,13 +512,17 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_work(const sv_coll_small_
     sv_coll_small_run<PROTO> run = {q, 0};
     sv_coll_small_send_entry(q.c, q.arg);
     sv_coll_small_put<PROTO>(q);
+    sv_dev_stamp(q.c.context.stamps, q.c.at.block, SV_STAMP_SIGNALLED, q.c.at.tid);
     if (q.arg.work.op == 0)
         run.taken = sv_coll_small_copy<PROTO>(q);
     else if (q.arg.work.call != SV_COLL_REDUCE || q.arg.context.me == q.arg.work.root)
         sv_coll_with_type(q.arg.work.type, run);
+    sv_dev_stamp(q.c.context.stamps, q.c.at.block, SV_STAMP_STORED, q.c.at.tid);
     sv_coll_small_check_entry(q.c, q.arg);
-    if (q.arg.work.flags & SV_COLL_DIGEST && q.units > 0)
+    if (q.arg.work.flags & SV_COLL_DIGEST && q.units > 0) {
         sv_coll_small_verify<PROTO>(q, run.taken);
+        sv_dev_stamp(q.c.context.stamps, q.c.at.block, SV_STAMP_VERIFIED, q.c.at.tid);
+    }
 }
 
 template <typename PROTO> SV_DEV_FN void sv_coll_small_body(const sv_coll_small_arg_t &arg, sv_dev_block_t at)
@@ -526,6 +531,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_body(const sv_coll_small_
     const sv_coll_at_t c = {block, arg.context.dev, arg.context, at};
     sv_dev_launch_release();
     sv_dev_launch_wait();
+    sv_dev_stamp_begin(arg.context.stamps, at.block, at.tid);
     sv_coll_small_t q = sv_coll_small_part<PROTO>(c, arg);
     if (arg.work.src && at.tid < q.units)
         sv_coll_small_load<PROTO>(q, arg.work.src, at.tid, q.first);
@@ -537,6 +543,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_body(const sv_coll_small_
         (void)sv_coll_is_notified(c);
     sv_dev_block_sync();
     sv_coll_small_leave(c, arg, q.units > 0);
+    sv_dev_stamp(arg.context.stamps, at.block, SV_STAMP_LEFT, at.tid);
 }
 
 #endif

@@ -187,6 +187,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_pair_body(const sv_coll_s
     sv_dev_launch_wait();
     if (at.block < small.work.channel)
         return;
+    sv_dev_stamp_begin(small.context.stamps, at.block, at.tid);
     sv_coll_small_t out = sv_coll_small_pair_part<PROTO>(c, small, small.block_bytes, small.part_bytes);
     const sv_coll_small_t in = sv_coll_small_pair_part<PROTO>(c, small, arg.in_bytes, arg.in_part_bytes);
     if (small.work.src && at.tid < out.units)
@@ -199,11 +200,14 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_pair_body(const sv_coll_s
     } else {
         if (small.work.root != SV_COLL_PLAIN)
             sv_coll_small_pair_put<PROTO>(out, arg);
+        sv_dev_stamp(small.context.stamps, at.block, SV_STAMP_SIGNALLED, at.tid);
         if (small.work.peer != SV_COLL_PLAIN)
             sv_coll_small_pair_take<PROTO>(in, arg);
+        sv_dev_stamp(small.context.stamps, at.block, SV_STAMP_STORED, at.tid);
     }
     sv_dev_block_sync();
     sv_coll_small_pair_leave(c, arg, out.units > 0, in.units > 0);
+    sv_dev_stamp(small.context.stamps, at.block, SV_STAMP_LEFT, at.tid);
 }
 
 #endif

@@ -344,6 +344,38 @@ typedef struct sv_pull_item {
 
 enum { SV_PULL_GOOD = 1, SV_PULL_BAD = 2, SV_PULL_ABSENT = 3, SV_RESULT_ABSENT = 2 };
 
+/*
+ * Time stamps inside kernels, by the device's clock, if SELVAGE_TRACE_KERNELS asks for them. Every share of a packet,
+ * and every channel of a collective's piece of work, has a line of its own in device memory, which its block alone
+ * writes. What did not happen is 0, or earlier than BEGAN: the line was written before, in a graph that was replayed.
+ */
+enum {
+    SV_STAMP_BEGAN,         /* the block turned to it */
+    SV_STAMP_PACKED,        /* its bytes are gathered and stored, in one pass */
+    SV_STAMP_STORED,        /* its bytes are stored */
+    SV_STAMP_SIGNALLED,     /* what others wait for is released */
+    SV_STAMP_SAW,           /* what it waited for is there */
+    SV_STAMP_VERIFIED,      /* the digest is compared */
+    SV_STAMP_LEFT,          /* the block is through with it */
+    SV_STAMPS
+};
+
+typedef struct sv_stamp_line {
+    uint64_t times;         /* how often it was begun */
+    uint64_t at_ns[SV_STAMPS];
+} sv_stamp_line_t;
+
+/*
+ * Reads the device's clock for the host. For each of so many rounds it waits until *ask is the round's number (from 1),
+ * for wait_ns at most, stores the clock to answer[1], and releases the number to answer[0]. Before that answer[2] gets
+ * the least step of the clock that was seen. ask and answer are pinned.
+ */
+typedef struct sv_clock_arg {
+    const uint64_t *ask;
+    uint64_t *answer;
+    uint64_t rounds, wait_ns;
+} sv_clock_arg_t;
+
 /* A launch of either kernel. Blocks divide as first_block says; a smaller grid takes several of these shares each. */
 typedef struct sv_batch_arg {
     const void *items;
@@ -361,6 +393,7 @@ typedef struct sv_batch_arg {
     uint32_t first_block[SV_BATCH_PACKETS + 1]; /* shares of packet i: from first_block[i] to first_block[i + 1] */
     uint32_t nbases_here;      /* how many of bases are in base as well, where a look at them costs nothing */
     uint8_t *base[SV_BATCH_BASES];
+    sv_stamp_line_t *stamps;   /* of share 0; NULL: none are taken */
 } sv_batch_arg_t;
 
 /* A launch of both: blocks take their shares of the push first. */
@@ -426,8 +459,10 @@ SV_LAYOUT_ASSERT(sv_epoch_state_t, 64);
 SV_LAYOUT_ASSERT(sv_push_item_t, 192);
 SV_LAYOUT_ASSERT(sv_pull_item_t, 232);
 SV_LAYOUT_ASSERT(sv_piece_t, 152);
-SV_LAYOUT_ASSERT(sv_batch_arg_t, 632);
-SV_LAYOUT_ASSERT(sv_run_arg_t, 1264);
+SV_LAYOUT_ASSERT(sv_stamp_line_t, 64);
+SV_LAYOUT_ASSERT(sv_clock_arg_t, 32);
+SV_LAYOUT_ASSERT(sv_batch_arg_t, 640);
+SV_LAYOUT_ASSERT(sv_run_arg_t, 1280);
 SV_LAYOUT_ASSERT(sv_await_arg_t, 40);
 SV_LAYOUT_ASSERT(sv_delay_arg_t, 8);
 SV_LAYOUT_ASSERT(sv_flip_arg_t, 16);

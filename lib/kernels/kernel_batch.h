@@ -12,6 +12,7 @@
 #include "kernels/kernel_block.h"
 #include "kernels/kernel_digest.h"
 #include "kernels/kernel_epoch.h"
+#include "kernels/kernel_stamps.h"
 
 namespace {
 
@@ -150,13 +151,14 @@ SV_DEV_FN void batch_bring_next(const sv_batch_arg_t &arg)
  * Waits for one or two words (the second may be NULL) on behalf of all shares of a packet. Only the first share looks
  * at them: they may lie in host memory, and many readers would hold up the very store that they wait for. The others
  * wait for what the first one says in the scratch. Its deadline is theirs, and its block comes before theirs. All
- * threads call, and may read what was released before the words.
+ * threads call, and may read what was released before the words. share is that of the launch, for its stamps.
  *
  * The launch may have overlapped the kernel before it on the stream, which may work on the same packet. So nothing but
  * the words is looked at before that kernel is complete, the scratch included.
  */
 SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, uint64_t epoch, sv_digest_scratch_t *scratch,
-                           const uint64_t *word, uint64_t count, const uint64_t *second, sv_dev_block_t at)
+                           const uint64_t *word, uint64_t count, const uint64_t *second, unsigned share,
+                           sv_dev_block_t at)
 {
     enum : uint32_t { NOT_YET = 0, GO = 1, STAY = 2 };
     uint32_t found = GO;
@@ -168,6 +170,7 @@ SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, uint64_t epoch, sv_digest_
     }
     if (at.tid == 0 && at.block == 0) {
         found = batch_poll(arg, epoch, word, count) && (!second || batch_poll(arg, epoch, second, 1)) ? GO : STAY;
+        sv_dev_stamp(arg.stamps, share, SV_STAMP_SAW, 0);
         sv_dev_launch_wait();
         if (at.nblocks > 1) /* partner: the acquire below, in the other shares */
             sv_dev_store_release_u32(&scratch->go, found);
@@ -176,6 +179,7 @@ SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, uint64_t epoch, sv_digest_
         sv_dev_launch_wait();
         while ((found = sv_dev_load_acquire_u32(&scratch->go)) == NOT_YET) /* partner: the release above */
             sv_dev_backoff(&turns);
+        sv_dev_stamp(arg.stamps, share, SV_STAMP_SAW, 0);
     }
     found = sv_dev_block_broadcast_u32(found, at); /* the barriers inside bring thread 0's wait to all */
     batch_bring_next(arg);

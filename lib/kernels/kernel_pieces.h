@@ -10,6 +10,7 @@
 namespace {
 
 struct layout_push {
+    enum : unsigned { STAMP = SV_STAMP_PACKED };
     SV_DEV_FN uint64_t push(const sv_batch_arg_t &arg, const sv_push_item_t &item, uint8_t *dst, uint64_t key,
                             sv_dev_block_t at)
     {

@@ -15,12 +15,12 @@ namespace {
 
 /* The payload, and the record if it comes apart. */
 SV_DEV_FN bool pull_await(const sv_batch_arg_t &arg, const sv_pull_item_t &item, uint64_t epoch, uint64_t slot,
-                          sv_dev_block_t at)
+                          unsigned share, sv_dev_block_t at)
 {
     const uint8_t *arrived = reinterpret_cast<const uint8_t *>(item.arrived) + slot * item.arrived_stride;
 
     return batch_await(arg, epoch, item.scratch, reinterpret_cast<const uint64_t *>(arrived), item.count,
-                       arg.flags & SV_DIGEST_NONE ? nullptr : item.recorded, at);
+                       arg.flags & SV_DIGEST_NONE ? nullptr : item.recorded, share, at);
 }
 
 /* In the first word of a record that was looked at, in place of the attempt, which nobody reads there: no host of the
@@ -88,13 +88,14 @@ SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &ite
 }
 
 template <typename MOVE, typename NUMBER>
-SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item, batch_now now, uint64_t sum, bool here,
-                          const record_words &seen)
+SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item, batch_now now, unsigned share,
+                          uint64_t sum, bool here, const record_words &seen)
 {
     const uint64_t done = batch_word(now.epoch, arg.attempt, SV_PULL_GOOD);
     const bool sticky = (arg.flags & SV_BATCH_STICKY) != 0;
     const pull_outcome outcome = here ? pull_judge(arg, item, now, sum, seen) : pull_outcome{};
 
+    sv_dev_stamp(arg.stamps, share, SV_STAMP_VERIFIED, 0);
     if (outcome.good) {
         const uint64_t leave = batch_word(now.epoch + item.nslots, 0, 1);
         const bool unheard = MOVE::ROOMY && (seen.word[0] & PULL_UNHEARD) != 0;
@@ -124,7 +125,7 @@ SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned sh
     number.begin(block);
     const batch_now now = number.now(arg, mine.packet, item.identity);
     const uint64_t slot = item.nslots > 1 ? now.epoch % item.nslots : 0;
-    const bool here = pull_await(arg, item, now.epoch, slot, mine.at);
+    const bool here = pull_await(arg, item, now.epoch, slot, share, mine.at);
     record_words seen = {};
     uint64_t sum = 0;
 
@@ -137,19 +138,24 @@ SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned sh
     sum = sv_dev_block_sum_u64(sum, mine.at);
     if (mine.at.tid != 0)
         return;
+    sv_dev_stamp(arg.stamps, share, SV_STAMP_STORED, 0);
     const batch_total total = batch_count_in(item.scratch, sum, mine.at);
     if (!total.last)
         return;
     if (!early && here)
         seen = pull_look<MOVE>(arg, item, slot);
-    pull_close<MOVE, NUMBER>(arg, item, now, total.sum, here, seen);
+    pull_close<MOVE, NUMBER>(arg, item, now, share, total.sum, here, seen);
+    sv_dev_stamp(arg.stamps, share, SV_STAMP_SIGNALLED, 0);
 }
 
 template <typename MOVE, typename NUMBER>
 SV_DEV_FN void pull_body(const sv_batch_arg_t &arg, NUMBER &&number, sv_dev_block_t at)
 {
-    for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks)
+    for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks) {
+        sv_dev_stamp_begin(arg.stamps, share, at.tid);
         pull_share<MOVE>(arg, number, share, at);
+        sv_dev_stamp(arg.stamps, share, SV_STAMP_LEFT, at.tid);
+    }
 }
 
 /* A packet that belongs in one piece. */

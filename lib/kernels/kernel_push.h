@@ -65,7 +65,7 @@ SV_DEV_FN void push_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned sh
     number.begin(block);
     const batch_now now = number.now(arg, mine.packet, item.identity);
     const uint64_t slot = item.nslots > 1 ? now.epoch % item.nslots : 0;
-    const bool here = batch_await(arg, now.epoch, item.scratch, item.credit, 1, nullptr, mine.at);
+    const bool here = batch_await(arg, now.epoch, item.scratch, item.credit, 1, nullptr, share, mine.at);
     uint64_t sum = 0;
 
     if (here)
@@ -74,20 +74,27 @@ SV_DEV_FN void push_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned sh
     sum = sv_dev_block_sum_u64(sum, mine.at);
     if (mine.at.tid != 0)
         return;
+    sv_dev_stamp(arg.stamps, share, MOVE::STAMP, 0);
     const batch_total total = batch_count_in(item.scratch, sum, mine.at);
-    if (total.last)
-        push_close(arg, number, item, mine.packet, slot, now, total.sum, here);
+    if (!total.last)
+        return;
+    push_close(arg, number, item, mine.packet, slot, now, total.sum, here);
+    sv_dev_stamp(arg.stamps, share, SV_STAMP_SIGNALLED, 0);
 }
 
 template <typename MOVE, typename NUMBER>
 SV_DEV_FN void push_body(const sv_batch_arg_t &arg, NUMBER &&number, sv_dev_block_t at)
 {
-    for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks)
+    for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks) {
+        sv_dev_stamp_begin(arg.stamps, share, at.tid);
         push_share<MOVE>(arg, number, share, at);
+        sv_dev_stamp(arg.stamps, share, SV_STAMP_LEFT, at.tid);
+    }
 }
 
 /* A packet that lies in one piece. */
 struct whole_push {
+    enum : unsigned { STAMP = SV_STAMP_STORED };
     SV_DEV_FN uint64_t push(const sv_batch_arg_t &arg, const sv_push_item_t &item, uint8_t *dst, uint64_t key,
                             sv_dev_block_t at)
     {

@@ -29,6 +29,7 @@ const sv_kernel_t sv_kernel_replay_pieces = {
     .name = "sv_replay_pieces", .soft = sv_replay_pieces_soft, .early_start = true};
 const sv_kernel_t sv_kernel_await = {.name = "sv_await", .soft = sv_await_soft};
 const sv_kernel_t sv_kernel_flip = {.name = "sv_flip", .soft = sv_flip_soft};
+const sv_kernel_t sv_kernel_clock = {.name = "sv_clock", .soft = sv_clock_soft};
 const sv_kernel_t sv_kernel_delay = {.name = "sv_delay", .soft = sv_delay_soft};
 const sv_kernel_t sv_kernel_coll = {
     .name = "sv_coll", .soft = sv_coll_soft, .lanes = SV_COLL_LANES, .early_start = true};

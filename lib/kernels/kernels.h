@@ -34,6 +34,7 @@ extern const sv_kernel_t sv_kernel_run_pieces; /* the same of sv_gather and sv_s
 extern const sv_kernel_t sv_kernel_replay; /* sv_run_arg_t: push, pull or both, of the epoch that the device is at */
 extern const sv_kernel_t sv_kernel_replay_pieces; /* the same of sv_gather and sv_scatter */
 extern const sv_kernel_t sv_kernel_await;  /* sv_await_arg_t: holds a stream until a word says so */
+extern const sv_kernel_t sv_kernel_clock;  /* sv_clock_arg_t: reads the device's clock for the host */
 extern const sv_kernel_t sv_kernel_delay;  /* sv_delay_arg_t: takes time */
 extern const sv_kernel_t sv_kernel_coll;   /* sv_coll_arg_t: collectives that reduce in slots; see coll_run.h */
 extern const sv_kernel_t sv_kernel_coll_ll; /* the same, in lines of 16 bytes */
@@ -63,6 +64,7 @@ void sv_run_pieces_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_replay_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_replay_pieces_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_await_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_clock_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_delay_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_coll_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_coll_ll_soft(const void *arg, unsigned block, unsigned nblocks);

@@ -218,6 +218,7 @@ static selvage_status_t launch_push(selvage_exchange_t *x, sv_batch_arg_t *arg, 
 {
     if (arg->npackets == 0)
         return SELVAGE_SUCCESS;
+    sv_batch_stamp_push(x, arg, last->fused, sv_batch_number_launch(x));
     SV_TRY(launch_batch(x, last->fused ? &sv_kernel_gather : &sv_kernel_push, arg, stream));
     note_pushed(x, arg);
     if (x->in_start && stream == x->streams.caller)
@@ -232,6 +233,7 @@ static selvage_status_t launch_pull(const selvage_exchange_t *x, sv_batch_arg_t 
     if (arg->npackets == 0)
         return SELVAGE_SUCCESS;
     expect_pulls(x, arg);
+    sv_batch_stamp_pull(x, arg, last->fused, sv_batch_number_launch(x));
     SV_TRY(launch_batch(x, last->fused ? &sv_kernel_scatter : &sv_kernel_pull, arg, stream));
     note_pulled(x, arg);
     arg->npackets = 0;
@@ -375,6 +377,9 @@ selvage_status_t sv_batch_run_how(selvage_exchange_t *x, const sv_batch_how_t *h
     const uint32_t push_shares = arg.push.first_block[arg.push.npackets];
     const uint32_t pull_shares = arg.pull.first_block[arg.pull.npackets];
     const uint32_t shares = push_shares > pull_shares ? push_shares : pull_shares;
+    const uint32_t number = sv_batch_number_launch(x);
+    sv_batch_stamp_push(x, &arg.push, in_pieces, number);
+    sv_batch_stamp_pull(x, &arg.pull, in_pieces, number);
     expect_pulls(x, &arg.pull);
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, launch, in_pieces ? &sv_kernel_run_pieces : &sv_kernel_run, &arg, sizeof arg,
                           shares < most ? shares : most, how->stream));

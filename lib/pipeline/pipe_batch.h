@@ -91,4 +91,9 @@ selvage_status_t sv_batch_flush(selvage_exchange_t *x);
    nobody here can wait for. */
 selvage_status_t sv_batch_query(const selvage_exchange_t *x);
 
+/* If kernels take time stamps: a number for a launch, and lines for all shares of its push or pull (pipe_stamps.c). */
+uint32_t sv_batch_number_launch(const selvage_exchange_t *x);
+void sv_batch_stamp_push(const selvage_exchange_t *x, sv_batch_arg_t *arg, bool in_pieces, uint32_t launch);
+void sv_batch_stamp_pull(const selvage_exchange_t *x, sv_batch_arg_t *arg, bool in_pieces, uint32_t launch);
+
 #endif

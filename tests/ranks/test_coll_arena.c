@@ -237,8 +237,8 @@ static void check_window(local_rank_t *self, const selvage_coll_t *coll, const s
     local_ranks_barrier(self);
     for (uint32_t r = 0; r < coll->dev.n; r++) {
         uint32_t at = coll->dev.member[r];
-        uint64_t base = coll->dev.window[at * SV_COLL_WINDOWS + window->number];
-        CHECK_EQ(base, arena->window_base[at * SV_COLL_WINDOWS + window->number]);
+        uint64_t base = coll->dev.window[at * SV_COLL_WINDOW_NUMBERS + window->number];
+        CHECK_EQ(base, arena->window_base[at * SV_COLL_WINDOW_NUMBERS + window->number]);
         CHECK_EQ(local_ranks_wrong((const uint8_t *)(uintptr_t)base, bytes,
                                    (uint64_t)self->comm->topology.node_ranks[at]), -1);
     }
@@ -274,7 +274,7 @@ static void windows(local_rank_t *self)
     CHECK_EQ(sv_coll_window_find(coll, ptr + 4 * BYTES, 1) == 0, coll->dev.n > part->dev.n);
     CHECK_STATUS(sv_coll_unregister(first), SELVAGE_SUCCESS);
     CHECK_EQ(sv_coll_window_find(coll, ptr, BYTES), 0);
-    CHECK_EQ(coll->dev.window[coll->dev.member[0] * SV_COLL_WINDOWS + 1], 0);
+    CHECK_EQ(coll->dev.window[coll->dev.member[0] * SV_COLL_WINDOW_NUMBERS + 1], 0);
     CHECK_STATUS(sv_coll_register(coll, ptr, BYTES, &first), SELVAGE_SUCCESS);
     CHECK_EQ(first->number, 1);
     check_window(self, coll, first, BYTES);

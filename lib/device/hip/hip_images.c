@@ -44,6 +44,7 @@ KERNEL_IMAGES(replay_pieces)
 KERNEL_IMAGES(runs)
 KERNEL_IMAGES(await)
 KERNEL_IMAGES(flip)
+KERNEL_IMAGES(clock)
 KERNEL_IMAGES(delay)
 KERNEL_IMAGES(coll)
 KERNEL_IMAGES(coll_ll)
@@ -72,6 +73,7 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(runs),
     KERNEL_ROWS(await),
     KERNEL_ROWS(flip),
+    KERNEL_ROWS(clock),
     KERNEL_ROWS(delay),
     KERNEL_ROWS(coll),
     KERNEL_ROWS(coll_ll),
