@@ -202,9 +202,12 @@ static bool open_bench(bench_t *bench)
     memcpy(params.periodic, all, sizeof all);
     MPI_Comm_rank(MPI_COMM_WORLD, &bench->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &bench->size);
-    if (selvage_comm_create(MPI_COMM_WORLD, NULL, &bench->comm) != SELVAGE_SUCCESS)
+    selvage_comm_params_t own = {SELVAGE_COMM_PARAMS_INIT};
+    if (selvage_device_open_local(NULL, &bench->dev) != SELVAGE_SUCCESS) /* each rank a GPU of its own, if there are */
         return false;
-    bench->dev = selvage_comm_device(bench->comm);
+    own.device = bench->dev;
+    if (selvage_comm_create(MPI_COMM_WORLD, &own, &bench->comm) != SELVAGE_SUCCESS)
+        return false;
     if (selvage_grid_create(bench->comm, &params, &bench->grid) != SELVAGE_SUCCESS ||
         selvage_stream_create(bench->dev, &bench->stream) != SELVAGE_SUCCESS ||
         selvage_coll_create(bench->comm, NULL, &bench->coll) != SELVAGE_SUCCESS)
@@ -230,6 +233,7 @@ static void close_bench(bench_t *bench)
     selvage_device_host_free(bench->dev, bench->here);
     selvage_stream_destroy(bench->dev, bench->stream);
     selvage_comm_destroy(bench->comm);
+    selvage_device_close(bench->dev);
 }
 
 int main(int argc, char **argv)
