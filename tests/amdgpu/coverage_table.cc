@@ -2,7 +2,9 @@
 /*
  * coverage_table [-l] FOLDER ARCH FILE...: which share of the instructions of code objects has run, as the interpreter
  * has noted in FOLDER (AMDGPU_COVERAGE). A line for each file, and one for all. With -l also the instructions that have
- * not run, each with its address. What fills up the code after its last instruction is not counted.
+ * not run, each with its address. What fills up the code after its last instruction is not counted. The status is 1 if
+ * an instruction is unknown to the interpreter, and 77 if there is no disassembler, which is all that it says without
+ * arguments.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,13 +84,20 @@ int main(int argc, char **argv)
     const bool lists = argc > 1 && strcmp(argv[1], "-l") == 0;
     const int first = lists ? 2 : 1;
     counts_t total = {0, 0, 0};
+    char error[256];
+    if (!amdgpu_text_open(error, sizeof error)) {
+        printf("SKIP: %s\n", error);
+        return 77;
+    }
+    if (argc == 1)
+        return 0;
     if (argc < first + 3) {
         fprintf(stderr, "usage: %s [-l] FOLDER ARCH FILE...\n", argv[0]);
         return 2;
     }
     setenv("AMDGPU_COVERAGE", argv[first], 1);
     for (int a = first + 2; a < argc; a++) {
-        char error[256] = "it cannot be read";
+        snprintf(error, sizeof error, "it cannot be read");
         uint8_t *image = read_file(argv[a]);
         amdgpu_object_t *object =
             image ? amdgpu_object_load(image, argv[first + 1], error, sizeof error) : nullptr;
