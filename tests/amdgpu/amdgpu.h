@@ -11,6 +11,8 @@
  * caller owns objects, and keeps the image alive as long as they are.
  *
  * AMDGPU_SEED=N       another order in which waves take turns
+ * AMDGPU_WHOLE=1      one wave of the process at a time, until it sleeps, waits at a barrier or ends: what it stores in a
+ *                     row others see whole, which lines of LL128 need and AMD GPUs do not promise
  * AMDGPU_COVERAGE=DIR which instructions have run, and how many, in files that processes share (amdgpu_coverage.h)
  */
 #ifndef SELVAGE_TESTS_AMDGPU_H
@@ -32,10 +34,11 @@ typedef struct amdgpu_range {
     uintptr_t base, end;
 } amdgpu_range_t;
 
-/* A launch in one dimension. */
+/* A launch in one dimension, or some blocks of it: others may run in other threads at the same time. */
 typedef struct amdgpu_launch {
     const amdgpu_kernel_t *kernel;
     unsigned nblocks, nthreads;
+    unsigned first, count;     /* the blocks to run; a count of 0: all */
     const void *arg;           /* as many bytes as amdgpu_kernel_arg_bytes() */
     /* Which memory holds the byte at an address, for kernels; false ends the process. NULL: everything is there. */
     bool (*find_range)(uintptr_t address, amdgpu_range_t *range_out);
@@ -51,7 +54,7 @@ const amdgpu_kernel_t *amdgpu_kernel_find(const amdgpu_object_t *object, const c
 /* How long a kernel's argument is, without what the runtime adds. */
 size_t amdgpu_kernel_arg_bytes(const amdgpu_kernel_t *kernel);
 
-/* Runs all waves of a launch to their end. */
+/* Runs all waves of the blocks to their end. */
 void amdgpu_run(const amdgpu_launch_t *launch);
 
 #ifdef __cplusplus

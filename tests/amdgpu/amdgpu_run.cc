@@ -5,6 +5,7 @@
  * for each other make progress, and one that waits for another stream or process gives the core away: where all waves
  * do nothing but sleep, the thread sleeps too.
  */
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ struct grid_t {
     amdgpu_run_state_t state;
     packet_t packet;
     uint8_t *kernarg;
+    unsigned first, nblocks; /* that run here */
     unsigned nwaves, nrunning;
     amdgpu_wave_t *wave;
     amdgpu_block_t *block;
@@ -125,11 +127,11 @@ void fill_sgprs(const grid_t *grid, amdgpu_wave_t *wave, unsigned block)
 void begin_wave(grid_t *grid, unsigned number)
 {
     const amdgpu_launch_t *launch = grid->state.launch;
-    const unsigned each = grid->nwaves / launch->nblocks, block = number / each, first = number % each * AMDGPU_LANES;
+    const unsigned each = grid->nwaves / grid->nblocks, block = number / each, first = number % each * AMDGPU_LANES;
     const unsigned lanes = launch->nthreads - first;
     amdgpu_wave_t *wave = &grid->wave[number];
     memset(wave->sgpr, POISON, sizeof wave->sgpr);
-    fill_sgprs(grid, wave, block);
+    fill_sgprs(grid, wave, grid->first + block);
     amdgpu_set_pair(*wave, AMDGPU_EXEC, lanes >= AMDGPU_LANES ? ~0ull : (1ull << lanes) - 1);
     wave->scc = wave->yields = wave->sleeps = false;
     wave->state = AMDGPU_RUNS;
@@ -146,7 +148,9 @@ void begin_grid(grid_t *grid, const amdgpu_launch_t *launch)
 {
     const amdgpu_kernel_t *kernel = launch->kernel;
     const unsigned each = (launch->nthreads + AMDGPU_LANES - 1) / AMDGPU_LANES;
-    grid->nwaves = grid->nrunning = each * launch->nblocks;
+    grid->first = launch->first;
+    grid->nblocks = launch->count ? launch->count : launch->nblocks;
+    grid->nwaves = grid->nrunning = each * grid->nblocks;
     const size_t vgpr_bytes = (size_t)grid->nwaves * kernel->nvgprs * AMDGPU_LANES * sizeof *grid->vgprs;
     grid->state = amdgpu_run_state_t();
     grid->state.launch = launch;
@@ -156,13 +160,13 @@ void begin_grid(grid_t *grid, const amdgpu_launch_t *launch)
     grid->state.range[0] = {(uintptr_t)grid->kernarg, (uintptr_t)grid->kernarg + kernel->kernarg_bytes};
     grid->state.range[1] = {(uintptr_t)&grid->packet, (uintptr_t)(&grid->packet + 1)};
     grid->wave = (amdgpu_wave_t *)allocate(grid->nwaves * sizeof *grid->wave);
-    grid->block = (amdgpu_block_t *)allocate(launch->nblocks * sizeof *grid->block);
+    grid->block = (amdgpu_block_t *)allocate(grid->nblocks * sizeof *grid->block);
     grid->running = (unsigned *)allocate(grid->nwaves * sizeof *grid->running);
     grid->vgprs = (uint32_t *)allocate(vgpr_bytes);
-    grid->lds = (uint8_t *)allocate((size_t)launch->nblocks * kernel->lds_bytes);
+    grid->lds = (uint8_t *)allocate((size_t)grid->nblocks * kernel->lds_bytes);
     memset(grid->vgprs, POISON, vgpr_bytes);
-    memset(grid->lds, POISON, (size_t)launch->nblocks * kernel->lds_bytes);
-    for (unsigned b = 0; b < launch->nblocks; b++)
+    memset(grid->lds, POISON, (size_t)grid->nblocks * kernel->lds_bytes);
+    for (unsigned b = 0; b < grid->nblocks; b++)
         grid->block[b] = amdgpu_block_t{each, 0, 0, grid->lds + (size_t)b * kernel->lds_bytes};
     for (unsigned w = 0; w < grid->nwaves; w++)
         begin_wave(grid, w);
@@ -176,6 +180,14 @@ void end_grid(grid_t *grid)
     free(grid->running);
     free(grid->vgprs);
     free(grid->lds);
+}
+
+pthread_mutex_t whole_lock = PTHREAD_MUTEX_INITIALIZER;
+
+bool runs_whole()
+{
+    static const char *const wanted = getenv("AMDGPU_WHOLE");
+    return wanted && strcmp(wanted, "0") != 0;
 }
 
 void take_turn(amdgpu_wave_t *wave, uint64_t most)
@@ -250,7 +262,13 @@ void amdgpu_run(const amdgpu_launch_t *launch)
         const uint64_t random = next_random(&grid.state);
         const unsigned at = (unsigned)(random >> 32) % grid.nrunning;
         amdgpu_wave_t *wave = &grid.wave[grid.running[at]];
-        take_turn(wave, grid.nrunning == 1 ? TURN_ALONE : 1 + random % TURN);
+        if (runs_whole()) {
+            pthread_mutex_lock(&whole_lock);
+            take_turn(wave, UINT64_MAX);
+            pthread_mutex_unlock(&whole_lock);
+        } else {
+            take_turn(wave, grid.nrunning == 1 ? TURN_ALONE : 1 + random % TURN);
+        }
         if (wave->state != AMDGPU_RUNS) {
             grid.running[at] = grid.running[--grid.nrunning];
             release_barrier(&grid, wave->block);
