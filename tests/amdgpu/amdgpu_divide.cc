@@ -3,6 +3,11 @@
  * The three instructions that divisions of floats are made of, beside reciprocals and multiplications: scaling, so that
  * no step of them is out of range, the last step, which takes the scale back, and what is put in the place of results
  * that no step can give.
+ *
+ * AMD's text for gfx90a and gfx942 is not followed where no quotient would be right with it, though divisions there are
+ * correctly rounded: it scales a result back by 2^32 whatever was done to the operands (later texts have 2^64 and 2^-64,
+ * by the quotient's exponent), it scales a denominator up whose reciprocal is too small already, and it does not say
+ * what becomes of steps that were out of range, which are infinite quotients.
  */
 #include <math.h>
 
@@ -13,10 +18,10 @@ namespace {
 /* What is different for floats of 32 and of 64 bits. */
 template <class T> struct limits;
 template <> struct limits<float> {
-    enum { FAR = 96, SCALE = 64, TINY = 23, BIAS = 127, UNDER = -150, MOST = 255 };
+    enum { FAR = 96, SCALE = 64, TINY = 23, BIAS = 127, UNDER = -150 };
 };
 template <> struct limits<double> {
-    enum { FAR = 768, SCALE = 128, TINY = 53, BIAS = 1023, UNDER = -1075, MOST = 2047 };
+    enum { FAR = 768, SCALE = 128, TINY = 53, BIAS = 1023, UNDER = -1075 };
 };
 
 /* The exponent as it is written, 0 for denormal numbers. */
@@ -28,6 +33,16 @@ int exponent(float value)
 int exponent(double value)
 {
     return (int)(amdgpu_bits(value) >> 52 & 2047);
+}
+
+float fused(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+
+double fused(double a, double b, double c)
+{
+    return fma(a, b, c);
 }
 
 template <class T> bool is_denormal(T value)
@@ -52,7 +67,7 @@ template <class T> T scale(T value, T denominator, T numerator, bool *flag_out)
     const bool tiny_reciprocal = is_denormal((T)1 / denominator), tiny_result = is_denormal(numerator / denominator);
     if (tiny_reciprocal && tiny_result) {
         *flag_out = true;
-        return own_denominator ? (T)ldexp(value, is::SCALE) : value;
+        return own_denominator ? (T)ldexp(value, -is::SCALE) : value;
     }
     if (tiny_reciprocal)
         return (T)ldexp(value, -is::SCALE);
@@ -80,17 +95,20 @@ template <class T> T fixup(T quotient, T denominator, T numerator)
         size = 0;
     else if (exponent(numerator) - exponent(denominator) < is::UNDER)
         size = 0; /* rounded to the nearest */
-    else if (exponent(denominator) == is::MOST)
+    else if (isnan(quotient)) /* of steps that were out of range */
         size = (T)INFINITY;
     return negative ? -size : size;
 }
 
-/* Takes the scale back from a result: upwards where the quotient is large, else downwards. So AMD's later documents say.
-   Those of gfx90a and gfx942 have one factor of 2^32 for both, with which no such quotient would be right. */
-template <class T> T unscale(T sum, T quotient)
+/* The last step: a sum, from which the scale is taken back before it is rounded, once. */
+template <class T> T add_unscaled(T a, T b, T c, bool flag)
 {
     typedef limits<T> is;
-    return (T)ldexp(sum, exponent(quotient) > is::BIAS ? is::SCALE : -is::SCALE);
+    const __float128 sum = (__float128)a * b + c;
+    if (!flag || isnan(a) || isnan(b) || isnan(c) || isinf(a) || isinf(b) || isinf(c))
+        return fused(a, b, c);
+    const __float128 scale = ldexp(1, exponent(c) > is::BIAS ? is::SCALE : -is::SCALE);
+    return (T)(sum * scale);
 }
 
 /* Operand 1 takes the flags. */
@@ -135,8 +153,8 @@ void run_fmas_f32(amdgpu_wave &wave, const amdgpu_inst &inst)
     const uint32_t *c = amdgpu_fetch(wave, inst.operand[3], space[2]);
     const uint64_t flags = amdgpu_pair(wave, AMDGPU_VCC);
     for (unsigned l = 0; l < AMDGPU_LANES; l++) {
-        const float sum = fmaf(amdgpu_float(a[l]), amdgpu_float(b[l]), amdgpu_float(c[l]));
-        result[l] = amdgpu_bits(flags >> l & 1 ? unscale(sum, amdgpu_float(c[l])) : sum);
+        result[l] =
+            amdgpu_bits(add_unscaled(amdgpu_float(a[l]), amdgpu_float(b[l]), amdgpu_float(c[l]), flags >> l & 1));
     }
     amdgpu_give(wave, inst, result);
 }
@@ -149,8 +167,7 @@ void run_fmas_f64(amdgpu_wave &wave, const amdgpu_inst &inst)
     amdgpu_fetch64(wave, inst.operand[3], c);
     const uint64_t flags = amdgpu_pair(wave, AMDGPU_VCC);
     for (unsigned l = 0; l < AMDGPU_LANES; l++) {
-        const double sum = fma(amdgpu_double(a[l]), amdgpu_double(b[l]), amdgpu_double(c[l]));
-        a[l] = amdgpu_bits(flags >> l & 1 ? unscale(sum, amdgpu_double(c[l])) : sum);
+        a[l] = amdgpu_bits(add_unscaled(amdgpu_double(a[l]), amdgpu_double(b[l]), amdgpu_double(c[l]), flags >> l & 1));
     }
     amdgpu_keep64(wave, inst.operand[0].index, a);
 }

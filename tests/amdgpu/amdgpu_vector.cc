@@ -201,6 +201,7 @@ const amdgpu_row_t amdgpu_vector_rows[] = {
     {"v_and_b32", TWO(a & b)},
     {"v_or_b32", TWO(a | b)},
     {"v_xor_b32", TWO(a ^ b)},
+    {"v_xnor_b32", TWO(~(a ^ b))},
     {"v_lshlrev_b32", TWO(b << (a & 31))},
     {"v_lshrrev_b32", TWO(b >> (a & 31))},
     {"v_ashrrev_i32", TWO((uint32_t)((int32_t)b >> (a & 31)))},
