@@ -45,6 +45,7 @@ emulate() {
     runs=$((runs + 1))
     AMDGPU_SEED=$runs "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$@" >"$work/out" 2>&1 ||
         fail "status $?: $arch, $ranks ranks: $*"
+    [ "$(grep -c "kernels ran on an emulated $arch\$" "$work/out")" -eq "$ranks" ] || fail "it does not say what ran"
     grep -q -- "$text" "$work/out" || fail "no '$text': $arch, $ranks ranks: $*"
     [ "$(grep -c 'hip stand-in: .* calls, .*alive none, 0 misuses' "$work/out")" -eq "$ranks" ] ||
         fail "something is alive or was misused: $arch, $ranks ranks: $*"
@@ -63,6 +64,7 @@ for arch in gfx942 gfx90a; do
     export HIP_STANDIN_ARCH=$arch
     emulate 2 "emulated $arch\$" "$top_builddir/tools/selvage-info"
     emulate 2 "$right" "$smoke" --sizes 0,13,4K,100001 --epochs 2 --json "$work/json"
+    grep -q "device amd (emulated $arch)," "$work/out" || fail "the table does not say emulated"
     [ "$(grep -o '"route": *"[a-z]*"' "$work/json" | sort -u | wc -l)" -eq 4 ] || fail "not all routes on $arch"
     HIP_STANDIN_DEVICES=1 emulate 2 "$right" "$smoke" --quick --sizes 4K
     SELVAGE_FAULT=flip=1.0 emulate 3 "$right" "$smoke" --quick --sizes 4K,40000
