@@ -2,8 +2,8 @@
 /*
  * Which instructions have run. Where AMDGPU_COVERAGE names a folder, each code object has a file there, named by GPU
  * and kernel, with a byte for each dword of its code: 1 where an instruction has run that begins there. The file
- * `counts` has four numbers of 64 bits: launches, waves, instructions of waves, and 0. Processes map the files and share
- * them. Else the bytes are the process's own.
+ * `counts` has four numbers of 64 bits: launches, waves, instructions of waves, and 0. Processes map the files and
+ * share them. Else the bytes are the process's own.
  */
 #ifndef SELVAGE_TESTS_AMDGPU_COVERAGE_H
 #define SELVAGE_TESTS_AMDGPU_COVERAGE_H

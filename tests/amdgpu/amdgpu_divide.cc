@@ -4,8 +4,8 @@
  * no step of them is out of range, the last step, which takes the scale back, and what is put in the place of results
  * that no step can give.
  *
- * AMD's text for gfx90a and gfx942 is not followed where no quotient would be right with it, though divisions there are
- * correctly rounded: it scales a result back by 2^32 whatever was done to the operands (later texts have 2^64 and 2^-64,
+ * AMD's text for gfx90a and gfx942 is not followed where no quotient would be right with it, though divisions there
+ * are correctly rounded: it scales a result back by 2^32 whatever was done to the operands (later texts have 2^64 and 2^-64,
  * by the quotient's exponent), it scales a denominator up whose reciprocal is too small already, and it does not say
  * what becomes of steps that were out of range, which are infinite quotients.
  */

@@ -3,8 +3,8 @@
  * The bodies of kernels for the software device, as machine code for AMD GPUs. Programs whose ranks are threads are
  * linked a second time, with every sv_..._soft replaced by one from here (the linker's --wrap). So what they test runs
  * on the software device's memory, streams and blocks, but executes the code objects in the folder that AMDGPU_OBJECTS
- * names (lib/kernels), for AMDGPU_ARCH (gfx942). Also what no plug-in for AMD launches is executed like this. Blocks are
- * threads of the software device; each runs its own waves. Any thread; objects are loaded once and stay.
+ * names (lib/kernels), for AMDGPU_ARCH (gfx942). Also what no plug-in for AMD launches is executed like this. Blocks
+ * are threads of the software device; each runs its own waves. Any thread; objects are loaded once and stay.
  */
 #include <fcntl.h>
 #include <pthread.h>

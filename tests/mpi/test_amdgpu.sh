@@ -75,7 +75,8 @@ for arch in gfx942 gfx90a; do
     SELVAGE_PROGRESS=thread emulate 2 "checks, 0 failed" "$top_builddir/tests/mpi/halo_mpi"
     emulate 2 "checks, 0 failed" "$top_builddir/tests/mpi/message_mpi" 5 20
     for route in peer staged; do
-        SELVAGE_ROUTE=$route emulate 2 "0 bad, 0 sent again" "$top_builddir/examples/plaquette" --lattice "$work/lattice"
+        SELVAGE_ROUTE=$route \
+            emulate 2 "0 bad, 0 sent again" "$top_builddir/examples/plaquette" --lattice "$work/lattice"
     done
     for ranks in 1 2 4; do collectives "$ranks" any; done
     for algo in oneshot twoshot direct; do SELVAGE_COLL_ALGO=$algo collectives 3 ranks; done
@@ -87,7 +88,7 @@ for arch in gfx942 gfx90a; do
         fail "the code for $arch has instructions that the interpreter does not know"
     cat "$work/out"
 done
-HIP_STANDIN_ARCH=gfx942 emulate 1 "checks, 0 failed" "$top_builddir/tests/unit/test_batch" alone
+emulate 1 "checks, 0 failed" "$top_builddir/tests/unit/test_batch" alone
 
 od -A n -t u8 -N 24 "$AMDGPU_COVERAGE/counts" | tr -s ' \n' ' ' >"$work/counts"
 read -r launches waves instructions <"$work/counts"
