@@ -11,6 +11,7 @@
  * caller owns objects, and keeps the image alive as long as they are.
  *
  * AMDGPU_SEED=N        another order in which waves take turns
+ * AMDGPU_LATE=1        accesses to memory are done as late as waits allow, or sooner, by chance (amdgpu_late.h)
  * AMDGPU_WHOLE=1       one wave of the process at a time, until it sleeps, waits at a barrier or ends: what it stores in
  *                      a row others see whole, which lines of LL128 need and AMD GPUs do not promise
  * AMDGPU_COVERAGE=DIR  which instructions have run, and how many, in files that processes share (amdgpu_coverage.h)

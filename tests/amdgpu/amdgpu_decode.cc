@@ -173,10 +173,30 @@ bool parse_modifier(const char *text, amdgpu_inst_t *inst)
     return parse_flag(text, inst);
 }
 
-/* Which counters a wait is for is nothing to a model in which nothing is left to wait for. */
-bool parse_wait(const char *text)
+/* What is read of registers is read at once here, so nothing waits for expcnt. */
+bool parse_wait(const char *text, amdgpu_inst_t *inst)
 {
-    return strncmp(text, "vmcnt(", 6) == 0 || strncmp(text, "lgkmcnt(", 8) == 0 || strncmp(text, "expcnt(", 7) == 0;
+    unsigned count;
+    if (sscanf(text, "vmcnt(%u)", &count) == 1)
+        inst->most[0] = (uint8_t)count;
+    else if (sscanf(text, "lgkmcnt(%u)", &count) == 1)
+        inst->most[1] = (uint8_t)count;
+    else
+        return strncmp(text, "expcnt(", 7) == 0;
+    return true;
+}
+
+/* Scalar loads, LDS, and global and flat accesses. */
+void classify_access(const char *mnemonic, amdgpu_inst_t *inst)
+{
+    const bool flat = strncmp(mnemonic, "flat_", 5) == 0, global = strncmp(mnemonic, "global_", 7) == 0;
+    const bool scalar = strncmp(mnemonic, "s_load_", 7) == 0, lds = strncmp(mnemonic, "ds_", 3) == 0;
+    inst->counters = (uint8_t)((flat || global ? AMDGPU_COUNTS_VM : 0) |
+                               (flat || scalar || lds ? AMDGPU_COUNTS_LGKM : 0));
+    inst->stores = inst->counters && (strstr(mnemonic, "store") || strstr(mnemonic, "write") ||
+                                      strstr(mnemonic, "atomic"));
+    inst->gives = inst->counters && (strstr(mnemonic, "load") || strstr(mnemonic, "read") ||
+                                     (strstr(mnemonic, "atomic") && inst->sc0));
 }
 
 /* Up to the next comma, or blank, that is not within brackets. */
@@ -200,14 +220,16 @@ bool parse_text(char *text, amdgpu_inst_t *inst)
         return false;
     inst->run = row->run;
     inst->op_sel_hi = strncmp(mnemonic, "v_pk_", 5) == 0 ? 7 : 0;
+    inst->most[0] = inst->most[1] = UINT8_MAX;
     const bool waits = strcmp(mnemonic, "s_waitcnt") == 0;
     while (char *token = next_token(&rest)) {
-        if (waits ? parse_wait(token) : parse_modifier(token, inst))
+        if (waits ? parse_wait(token, inst) : parse_modifier(token, inst))
             continue;
         if (inst->noperands == AMDGPU_OPERANDS || !parse_operand(token, mnemonic, &inst->operand[inst->noperands]))
             return false;
         inst->noperands++;
     }
+    classify_access(mnemonic, inst);
     return true;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where a wave goes on: branches, barriers, sleep and the end; and what here only takes the wave's turn. In this model
- * every access to memory is complete before the next instruction, so waits for memory and the write-backs and
- * invalidations of caches do nothing.
+ * Where a wave goes on: branches, waits, barriers, sleep and the end; and what here only takes the wave's turn. There
+ * are no caches in this model, so their write-backs and invalidations do nothing.
  */
 #include <time.h>
 
+#include "amdgpu/amdgpu_late.h"
 #include "amdgpu/amdgpu_wave.h"
 
 namespace {
@@ -67,6 +67,12 @@ void run_nothing(amdgpu_wave &wave, const amdgpu_inst &inst)
     (void)wave, (void)inst;
 }
 
+void run_waitcnt(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    if (wave.late)
+        amdgpu_late_wait(wave, inst.most[0], inst.most[1]);
+}
+
 void run_sleep(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
     (void)inst;
@@ -84,6 +90,8 @@ void run_barrier(amdgpu_wave &wave, const amdgpu_inst &inst)
 void run_endpgm(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
     (void)inst;
+    if (wave.late)
+        amdgpu_late_wait(wave, 0, 0);
     wave.state = AMDGPU_ENDED;
     wave.yields = true;
     wave.block->ended++;
@@ -116,7 +124,7 @@ const amdgpu_row_t amdgpu_flow_rows[] = {
     {"s_getpc_b64", run_getpc},
     {"s_setpc_b64", run_setpc},
     {"s_nop", run_nothing},
-    {"s_waitcnt", run_nothing},
+    {"s_waitcnt", run_waitcnt},
     {"s_sleep", run_sleep},
     {"s_barrier", run_barrier},
     {"s_endpgm", run_endpgm},

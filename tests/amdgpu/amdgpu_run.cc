@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "amdgpu/amdgpu_coverage.h"
+#include "amdgpu/amdgpu_late.h"
 #include "amdgpu/amdgpu_wave.h"
 
 namespace {
@@ -45,14 +46,6 @@ struct grid_t {
     uint32_t *vgprs;
     uint8_t *lds;
 };
-
-uint64_t next_random(amdgpu_run_state_t *run)
-{
-    run->random ^= run->random << 13;
-    run->random ^= run->random >> 7;
-    run->random ^= run->random << 17;
-    return run->random;
-}
 
 /* Launches with the same seed and order differ from each other, as their numbers do. */
 uint64_t first_random()
@@ -141,6 +134,7 @@ void begin_wave(grid_t *grid, unsigned number)
         wave->vgpr[l] = first + l;
     wave->block = &grid->block[block];
     wave->run = &grid->state;
+    wave->late = amdgpu_late_open();
     grid->running[number] = number;
 }
 
@@ -174,6 +168,8 @@ void begin_grid(grid_t *grid, const amdgpu_launch_t *launch)
 
 void end_grid(grid_t *grid)
 {
+    for (unsigned w = 0; w < grid->nwaves; w++)
+        amdgpu_late_close(grid->wave[w].late);
     free(grid->kernarg);
     free(grid->wave);
     free(grid->block);
@@ -209,7 +205,10 @@ void take_turn(amdgpu_wave_t *wave, uint64_t most)
         object->executed[at / 4] = 1;
         wave->at = wave->pc;
         wave->pc += inst->bytes;
-        inst->run(*wave, *inst);
+        if (wave->late && inst->counters)
+            amdgpu_late_issue(*wave, *inst);
+        else
+            inst->run(*wave, *inst);
     }
     wave->run->ninsts += most - left;
 }
@@ -259,7 +258,7 @@ void amdgpu_run(const amdgpu_launch_t *launch)
     grid_t grid;
     begin_grid(&grid, launch);
     while (grid.nrunning > 0) {
-        const uint64_t random = next_random(&grid.state);
+        const uint64_t random = amdgpu_random(&grid.state);
         const unsigned at = (unsigned)(random >> 32) % grid.nrunning;
         amdgpu_wave_t *wave = &grid.wave[grid.running[at]];
         if (runs_whole()) {

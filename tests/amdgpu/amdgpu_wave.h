@@ -54,6 +54,9 @@ struct amdgpu_wave;
 struct amdgpu_inst;
 typedef void (*amdgpu_run_t)(amdgpu_wave &wave, const amdgpu_inst &inst);
 
+/* Which counter an access to memory is counted by until it is complete; flat ones by both. */
+enum { AMDGPU_COUNTS_VM = 1, AMDGPU_COUNTS_LGKM = 2 };
+
 typedef struct amdgpu_inst {
     amdgpu_run_t run;
     unsigned bytes;
@@ -63,6 +66,9 @@ typedef struct amdgpu_inst {
     bool sc0, sc1, nt, clamp;
     uint8_t op_sel, op_sel_hi; /* a bit for each source */
     amdgpu_part_t dst_part;
+    uint8_t counters;          /* of accesses to memory */
+    bool gives, stores;        /* such an access has a result, in operand 0; it changes memory */
+    uint8_t most[2];           /* of a wait: how many may be left by each counter */
 } amdgpu_inst_t;
 
 /* A mnemonic without its _e32, _e64 and _sdwa, and what it does. Tables end with a name that is NULL. */
@@ -82,6 +88,7 @@ typedef struct amdgpu_block {
 } amdgpu_block_t;
 
 struct amdgpu_run_state;
+struct amdgpu_late;
 
 /* Which registers a kernel wants to begin with; others are refused when it is loaded. */
 enum { AMDGPU_WANTS_BUFFER = 1, AMDGPU_WANTS_PACKET = 2, AMDGPU_WANTS_KERNARG = 8 };
@@ -96,6 +103,7 @@ typedef struct amdgpu_wave {
     uint32_t *vgpr;       /* 64 lanes of each */
     amdgpu_block_t *block;
     struct amdgpu_run_state *run;
+    struct amdgpu_late *late; /* accesses that are not complete; NULL where each is at once */
 } amdgpu_wave_t;
 
 struct amdgpu_kernel {
@@ -152,6 +160,14 @@ const amdgpu_row_t *amdgpu_row_find(const char *mnemonic);
 /* Where a kernel's bytes at an address lie, in LDS or memory. Ends the process if they lie nowhere. */
 uint8_t *amdgpu_reach(amdgpu_wave &wave, uint64_t address, unsigned bytes);
 uint8_t *amdgpu_reach_lds(amdgpu_wave &wave, uint32_t address, unsigned bytes);
+
+static inline uint64_t amdgpu_random(amdgpu_run_state_t *run)
+{
+    run->random ^= run->random << 13;
+    run->random ^= run->random >> 7;
+    run->random ^= run->random << 17;
+    return run->random;
+}
 
 static inline uint64_t amdgpu_pair(const amdgpu_wave &wave, unsigned index)
 {

@@ -32,6 +32,17 @@ KERNEL void mistake(uint32_t *word, unsigned what)
     case 3: *(volatile uint32_t *)&shared[what << 20] = 1; break;
     case 4: __hip_atomic_fetch_add(odd, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); break;
     case 5: asm volatile("s_mov_b64 s[0:1], 0\ns_setpc_b64 s[0:1]" ::: "s0", "s1"); break;
-    default: *word = 1;
+    case 6: { /* nothing waits for the load, of which the compiler knows nothing */
+        uint32_t loaded;
+        asm volatile("global_load_dword %0, %1, off" : "=v"(loaded) : "v"(word + 1) : "memory");
+        *word = loaded;
+        break;
+    }
+    case 7: {
+        uint32_t loaded;
+        asm volatile("global_load_dword %0, %1, off\ns_waitcnt vmcnt(0)" : "=v"(loaded) : "v"(word + 1) : "memory");
+        *word = loaded;
+        break;
+    }
     }
 }

@@ -2,7 +2,7 @@
 /*
  * interpreter_driver OBJECT ARCH [WHAT]: runs the kernel `arithmetic` of arithmetic_kernel.cc in the interpreter and
  * compares each result with the host's, bit for bit; and the conversions of floats of 16 bits with themselves. With
- * WHAT the kernel `mistake` runs, which does not return but for the last one.
+ * WHAT the kernel `mistake` runs, which does not return but for the last two.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ namespace {
 const unsigned COUNT = 20000, THREADS = 192;
 
 uint64_t words[2 * COUNT], results[ARITHMETIC_RESULTS * COUNT];
-uint32_t word[4];
+uint32_t word[4] = {1, 2, 3, 4};
 
 /* Numbers at the edges of what floats and integers hold, in either half. */
 const uint32_t edges[] = {0,          1,          0x7fffffff, 0x80000000, 0xffffffff, 0x3f800000, 0x7f7fffff,

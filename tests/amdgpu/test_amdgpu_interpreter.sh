@@ -5,6 +5,7 @@
 # come out as the host has them, bit for bit, from code that the compiler made for either GPU. What it does not know or
 # would not be right about ends a run or is refused, with its name: an unknown instruction and its address, a trap,
 # memory and LDS out of reach, an atomic access that is not aligned, a jump out of the code, a stack, another file.
+# With late accesses a load that nothing waits for is seen.
 set -u
 top_srcdir=${top_srcdir:-.}
 top_builddir=${top_builddir:-.}
@@ -53,8 +54,19 @@ for arch in gfx90a gfx942; do
     expect "a way out of the code" "$object" "$arch" 5
     expect "refused: a kernel wants a stack" "$work/stack.co" "$arch"
     expect "refused: it is no code object" "$driver" "$arch"
+    # A load that nothing waits for: there at once, or, with late accesses, mostly not yet.
+    for seed in 1 2 3 4 5 6 7 8; do
+        AMDGPU_SEED=$seed "$driver" "$object" "$arch" 6
+        AMDGPU_SEED=$seed AMDGPU_LATE=1 "$driver" "$object" "$arch" 7
+    done >"$work/out" 2>&1
+    [ "$(grep -c 'ran, word 2$' "$work/out")" -eq 16 ] || fail "loads that are there, or waited for"
+    for seed in 1 2 3 4 5 6 7 8; do
+        AMDGPU_SEED=$seed AMDGPU_LATE=1 "$driver" "$object" "$arch" 6
+    done >"$work/out" 2>&1
+    grep -q "ran, word $((0xdeadbeef))\$" "$work/out" || fail "a wait that is missing is never seen"
+    checks=$((checks + 2))
+    AMDGPU_LATE=1 "$driver" "$object" "$arch" >"$work/out" 2>&1 || fail "arithmetic with late accesses on $arch"
     checks=$((checks + 1))
-    "$driver" "$object" "$arch" 6 >"$work/out" 2>&1 && grep -q "ran, word 1" "$work/out" || fail "no mistake, but"
 done
 echo "test_amdgpu_interpreter: $checks checks, $failed failed"
 [ "$failed" -eq 0 ]

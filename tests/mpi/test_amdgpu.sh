@@ -5,7 +5,8 @@
 # under the stand-in for HIP's runtime. The tests' own programs compare what they always compare: packed boxes, batches,
 # every route of exchanges, layouts, halos, messages, collectives by every algorithm and protocol that AMD GPUs take,
 # damage, a lattice. All of it says that it is emulated. At the end a table says which share of the code has run; no
-# instruction in it may be unknown to the interpreter. AMDGPU_CASES and AMDGPU_STRIDE make it longer, and
+# instruction in it may be unknown to the interpreter. In every second run accesses to memory are complete as late as
+# the code's waits allow. AMDGPU_CASES and AMDGPU_STRIDE make it longer, and
 # AMDGPU_COVERAGE, which names a folder, keeps what has run.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -43,7 +44,7 @@ emulate() {
     local ranks=$1 text=$2
     shift 2
     runs=$((runs + 1))
-    AMDGPU_SEED=$runs "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$@" >"$work/out" 2>&1 ||
+    AMDGPU_SEED=$runs AMDGPU_LATE=$((runs % 2)) "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$@" >"$work/out" 2>&1 ||
         fail "status $?: $arch, $ranks ranks: $*"
     [ "$(grep -c "kernels ran on an emulated $arch\$" "$work/out")" -eq "$ranks" ] || fail "it does not say what ran"
     grep -q -- "$text" "$work/out" || fail "no '$text': $arch, $ranks ranks: $*"
