@@ -266,7 +266,7 @@ void amdgpu_late_issue(amdgpu_wave &wave, const amdgpu_inst &inst)
     late->count++;
     for (unsigned c = 0; c < 2; c++)
         access->number[c] = inst.counters & (c + 1) ? ++late->issued[c] : 0;
-    if (amdgpu_random(wave.run) % CHANCE == 0)
+    if ((amdgpu_random(wave.run) >> 32) % CHANCE == 0)
         complete_some(wave);
 }
 

@@ -53,8 +53,10 @@ uint64_t first_random()
     static uint64_t count;
     static const char *const seed = getenv("AMDGPU_SEED");
     const uint64_t number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
-    const uint64_t mixed = (number + (seed ? strtoull(seed, nullptr, 10) << 32 : 0)) * 0x9e3779b97f4a7c15u;
-    return mixed ? mixed : 1;
+    uint64_t mixed = (number + (seed ? strtoull(seed, nullptr, 10) << 32 : 0)) * 0x9e3779b97f4a7c15u;
+    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u; /* so that every bit tells seeds apart */
+    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+    return mixed ? mixed ^ mixed >> 31 : 1;
 }
 
 void *allocate(size_t bytes)
