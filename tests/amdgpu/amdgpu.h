@@ -10,11 +10,12 @@
  * A loaded object and its kernels may be used by any number of threads; a launch runs in the thread that calls. The
  * caller owns objects, and keeps the image alive as long as they are.
  *
- * AMDGPU_SEED=N        another order in which waves take turns
- * AMDGPU_LATE=1        accesses to memory are done as late as waits allow, or sooner, by chance (amdgpu_late.h)
- * AMDGPU_WHOLE=1       one wave of the process at a time, until it sleeps, waits at a barrier or ends: what it stores in
- *                      a row others see whole, which lines of LL128 need and AMD GPUs do not promise
- * AMDGPU_COVERAGE=DIR  which instructions have run, and how many, in files that processes share (amdgpu_coverage.h)
+ * AMDGPU_SEED=N         another order in which waves take turns
+ * AMDGPU_LATE=1         accesses to memory are done as late as waits allow, or sooner, by chance (amdgpu_late.h)
+ * AMDGPU_DROP=K:OFFSET  the instruction at this offset of kernel K's code object does nothing, to see who notices
+ * AMDGPU_WHOLE=1        one wave of the process at a time, until it sleeps, waits at a barrier or ends: what it stores
+ *                       in a row others see whole, which lines of LL128 need and AMD GPUs do not promise
+ * AMDGPU_COVERAGE=DIR   which instructions have run, and how many, in files that processes share (amdgpu_coverage.h)
  */
 #ifndef SELVAGE_TESTS_AMDGPU_H
 #define SELVAGE_TESTS_AMDGPU_H

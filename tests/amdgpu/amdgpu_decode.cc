@@ -233,6 +233,19 @@ bool parse_text(char *text, amdgpu_inst_t *inst)
     return true;
 }
 
+void run_dropped(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    (void)wave, (void)inst;
+}
+
+bool is_dropped(const amdgpu_kernel_t *kernel, uintptr_t pc)
+{
+    static const char *const wanted = getenv("AMDGPU_DROP");
+    const size_t length = strlen(kernel->name);
+    return wanted && strncmp(wanted, kernel->name, length) == 0 && wanted[length] == ':' &&
+           strtoull(wanted + length + 1, nullptr, 16) == pc - (uintptr_t)kernel->object->memory;
+}
+
 } // namespace
 
 const amdgpu_row_t *amdgpu_row_find(const char *mnemonic)
@@ -262,6 +275,8 @@ const amdgpu_inst_t *amdgpu_decode(const amdgpu_wave &wave, uintptr_t pc)
     inst->bytes = (unsigned)amdgpu_disassemble(object, pc, text, sizeof text);
     if (inst->bytes == 0 || !parse_text(text, inst))
         amdgpu_fail(wave, "an unknown instruction");
+    if (is_dropped(wave.run->launch->kernel, pc))
+        inst->run = run_dropped;
     /* Partner: the acquire in take_turn(). */
     if (__atomic_compare_exchange_n(place, &before, inst, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return inst;

@@ -5,9 +5,9 @@
  * that no step can give.
  *
  * AMD's text for gfx90a and gfx942 is not followed where no quotient would be right with it, though divisions there
- * are correctly rounded: it scales a result back by 2^32 whatever was done to the operands (later texts have 2^64 and 2^-64,
- * by the quotient's exponent), it scales a denominator up whose reciprocal is too small already, and it does not say
- * what becomes of steps that were out of range, which are infinite quotients.
+ * are correctly rounded. It scales a result back by 2^32 whatever was done to the operands; here it is 2^64 or 2^-64
+ * (2^128 or 2^-128), by the quotient's exponent. It scales a denominator up whose reciprocal is too small already. And
+ * it does not say what becomes of steps that were out of range, which are infinite quotients.
  */
 #include <math.h>
 

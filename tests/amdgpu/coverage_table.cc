@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * coverage_table [-l] FOLDER ARCH FILE...: which share of the instructions of code objects has run, as the interpreter
- * has noted in FOLDER (AMDGPU_COVERAGE). A line for each file, and one for all. With -l also the instructions that have
- * not run, each with its address. What fills up the code after its last instruction is not counted. The status is 1 if
- * an instruction is unknown to the interpreter, and 77 if there is no disassembler, which is all that it says without
- * arguments.
+ * coverage_table [-l|-w] FOLDER ARCH FILE...: which share of the instructions of code objects has run, as the
+ * interpreter has noted in FOLDER (AMDGPU_COVERAGE). A line for each file, and one for all. With -l also the
+ * instructions that have not run, each with its address; with -w those waits for memory that have, and nothing else.
+ * What fills up the code after its last instruction is not counted. The status is 1 if an instruction is unknown to the
+ * interpreter, and 77 if there is no disassembler, which is all that it says without arguments.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,8 @@ uintptr_t find_end(const amdgpu_object_t *object)
     return end;
 }
 
-counts_t count_object(const amdgpu_object_t *object, bool lists)
+/* lists: 'l' or 'w', as the options. */
+counts_t count_object(const amdgpu_object_t *object, char lists)
 {
     counts_t counts = {0, 0, 0};
     const uintptr_t text = (uintptr_t)object->text, end = find_end(object);
@@ -62,7 +63,7 @@ counts_t count_object(const amdgpu_object_t *object, bool lists)
         counts.all++;
         counts.executed += executed;
         char *mnemonic = line + strspn(line, " \t"), *rest = mnemonic + strcspn(mnemonic, " \t");
-        if (lists && !executed)
+        if ((lists == 'l' && !executed) || (lists == 'w' && executed && strstr(line, "s_waitcnt")))
             printf("    0x%lx%s\n", (unsigned long)(pc - (uintptr_t)object->memory), line);
         *rest = '\0';
         counts.unknown += bytes == 0 || !amdgpu_row_find(mnemonic);
@@ -81,7 +82,8 @@ void print_counts(const char *name, const char *arch, const counts_t &counts)
 
 int main(int argc, char **argv)
 {
-    const bool lists = argc > 1 && strcmp(argv[1], "-l") == 0;
+    const bool option = argc > 1 && (strcmp(argv[1], "-l") == 0 || strcmp(argv[1], "-w") == 0);
+    const char lists = option ? argv[1][1] : '\0';
     const int first = lists ? 2 : 1;
     counts_t total = {0, 0, 0};
     char error[256];
@@ -92,7 +94,7 @@ int main(int argc, char **argv)
     if (argc == 1)
         return 0;
     if (argc < first + 3) {
-        fprintf(stderr, "usage: %s [-l] FOLDER ARCH FILE...\n", argv[0]);
+        fprintf(stderr, "usage: %s [-l|-w] FOLDER ARCH FILE...\n", argv[0]);
         return 2;
     }
     setenv("AMDGPU_COVERAGE", argv[first], 1);
@@ -106,13 +108,15 @@ int main(int argc, char **argv)
             return 1;
         }
         const counts_t counts = count_object(object, lists);
-        print_counts(object->kernel[0].name, object->arch, counts);
+        if (lists != 'w')
+            print_counts(object->kernel[0].name, object->arch, counts);
         total.all += counts.all;
         total.executed += counts.executed;
         total.unknown += counts.unknown;
         amdgpu_object_free(object);
         free(image);
     }
-    print_counts("all", argv[first + 1], total);
+    if (lists != 'w')
+        print_counts("all", argv[first + 1], total);
     return total.unknown ? 1 : 0;
 }

@@ -22,7 +22,8 @@ runs=0 failed=0
 
 emulated() { # PROGRAM
     runs=$((runs + 1))
-    AMDGPU_SEED=$runs AMDGPU_LATE=$((runs % 2)) timeout -k 5 1800 "$top_builddir/tests/amdgpu/emulated_$1" >"$work/out" 2>&1
+    AMDGPU_SEED=$runs AMDGPU_LATE=$((runs % 2)) \
+        timeout -k 5 1800 "$top_builddir/tests/amdgpu/emulated_$1" >"$work/out" 2>&1
     local status=$?
     if [ "$status" -ne 0 ] || ! grep -q "checks, 0 failed" "$work/out"; then
         echo "FAIL: status $status: $1 on $AMDGPU_ARCH"

@@ -44,7 +44,8 @@ emulate() {
     local ranks=$1 text=$2
     shift 2
     runs=$((runs + 1))
-    AMDGPU_SEED=$runs AMDGPU_LATE=$((runs % 2)) "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$@" >"$work/out" 2>&1 ||
+    AMDGPU_SEED=$runs AMDGPU_LATE=$((runs % 2)) \
+        "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$@" >"$work/out" 2>&1 ||
         fail "status $?: $arch, $ranks ranks: $*"
     [ "$(grep -c "kernels ran on an emulated $arch\$" "$work/out")" -eq "$ranks" ] || fail "it does not say what ran"
     grep -q -- "$text" "$work/out" || fail "no '$text': $arch, $ranks ranks: $*"

@@ -216,8 +216,8 @@ static void print_table(const overlap_t *overlap)
     const overlap_options_t *options = &overlap->options;
     char size[32], device[128];
     printf("selvage-overlap: %d ranks, %s, %s, %d packets of %s each way", overlap->job.size,
-           tool_device_words(overlap->device, device, sizeof device), selvage_route_name(options->route), options->packets,
-           tool_size_text(size, sizeof size, options->bytes));
+           tool_device_words(overlap->device, device, sizeof device), selvage_route_name(options->route),
+           options->packets, tool_size_text(size, sizeof size, options->bytes));
     if (overlap->modelled)
         printf(", modelled links %s GB/s down, %s up", options->d2h_gbs, options->h2d_gbs);
     printf("\n");
