@@ -72,13 +72,15 @@ static void open_traffic(bench_run_t *run)
 void bench_run_init(bench_run_t *run)
 {
     tool_traffic_t *traffic = &run->traffic;
+    char device[96];
     open_traffic(run);
     if (selvage_buffer_register(run->comm, traffic->device_recv, traffic->capacity, &run->registered) !=
         SELVAGE_SUCCESS)
         run->registered = NULL;
     run->aware = choose_aware(run);
+    (void)tool_device_words(traffic->device, device, sizeof device);
     snprintf(run->machine, sizeof run->machine, "%s, %d rank%s",
-             run->job.gpu.index >= 0 ? run->job.gpu.name : selvage_device_name(traffic->device), run->job.size,
+             run->job.gpu.index >= 0 ? run->job.gpu.name : device, run->job.size,
              run->job.size == 1 ? "" : "s");
     if (run->options.command != BENCH_EXCHANGE)
         return;

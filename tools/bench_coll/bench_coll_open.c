@@ -100,6 +100,7 @@ static void open_ground(bench_coll_run_t *run)
 void bench_coll_run_init(bench_coll_run_t *run)
 {
     tool_job_t *job = &run->job;
+    char device[96];
     tool_try(job, "comm_create", selvage_comm_create(job->comm, NULL, &run->comm));
     run->ground = (bench_ground_t){.job = job, .device = selvage_comm_device(run->comm)};
     if (strcmp(selvage_device_name(run->ground.device), job->gpu.kind) != 0)
@@ -107,8 +108,9 @@ void bench_coll_run_init(bench_coll_run_t *run)
     choose_sizes(run);
     list_cases(run);
     open_ground(run);
+    (void)tool_device_words(run->ground.device, device, sizeof device);
     snprintf(run->machine, sizeof run->machine, "%s, %d rank%s, collectives",
-             job->gpu.index >= 0 ? job->gpu.name : selvage_device_name(run->ground.device), job->size,
+             job->gpu.index >= 0 ? job->gpu.name : device, job->size,
              job->size == 1 ? "" : "s");
     if (run->options.fifo)
         return;

@@ -204,3 +204,12 @@ double tool_median_of_slowest(const tool_job_t *job, double *seconds, int count)
     tool_reduce(job, job->comm, seconds, count, MPI_DOUBLE, MPI_MAX);
     return tool_median(seconds, count);
 }
+
+const char *tool_device_words(const selvage_device_t *device, char *text, size_t bytes)
+{
+    selvage_device_info_t info = {SELVAGE_DEVICE_INFO_INIT};
+    const bool known = selvage_device_describe(device, &info) == SELVAGE_SUCCESS && info.bus_id[0] && info.model[0];
+    snprintf(text, bytes, "%s%s%s%s", selvage_device_name(device), known ? " (" : "", known ? info.model : "",
+             known ? ")" : "");
+    return text;
+}

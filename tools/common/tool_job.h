@@ -62,6 +62,9 @@ void tool_try(const tool_job_t *job, const char *what, selvage_status_t status);
 /* malloc that dies; 0 bytes give a valid pointer. */
 void *tool_malloc(const tool_job_t *job, size_t bytes);
 
+/* The device, with its driver's name for it if there is one: soft, amd (emulated gfx942). */
+const char *tool_device_words(const selvage_device_t *device, char *text, size_t bytes);
+
 /* Completes the requests without sitting in a blocking MPI call. */
 void tool_poll(const tool_job_t *job, MPI_Request *requests, int count);
 void tool_barrier(const tool_job_t *job);

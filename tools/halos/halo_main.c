@@ -245,8 +245,9 @@ static void print_ratio(double baseline, double seconds)
 
 static void print_header(const halo_bench_t *bench)
 {
-    printf("selvage-halos: %d ranks, %s%s%s, blocks %d x %d x %d\n", bench->job.size,
-           selvage_device_name(bench->device), bench->job.gpu.name[0] ? " " : "", bench->job.gpu.name,
+    char device[128];
+    printf("selvage-halos: %d ranks, %s, blocks %d x %d x %d\n", bench->job.size,
+           tool_device_words(bench->device, device, sizeof device),
            bench->place.blocks[0], bench->place.blocks[1], bench->place.blocks[2]);
     printf("face cells: %lld cross blocks, %lld of them cross nodes (%lld with ranks in order)\n",
            (long long)bench->place.surface_cells, (long long)bench->place.surface_cells_between_nodes,

@@ -214,10 +214,10 @@ static bool on_target(const overlap_t *overlap)
 static void print_table(const overlap_t *overlap)
 {
     const overlap_options_t *options = &overlap->options;
-    char size[32];
+    char size[32], device[128];
     printf("selvage-overlap: %d ranks, %s, %s, %d packets of %s each way", overlap->job.size,
-           selvage_device_name(overlap->device), selvage_route_name(options->route), options->packets,
-           tool_size_text(size, sizeof size, options->bytes));
+           tool_device_words(overlap->device, device, sizeof device), selvage_route_name(options->route),
+           options->packets, tool_size_text(size, sizeof size, options->bytes));
     if (overlap->modelled)
         printf(", modelled links %s GB/s down, %s up", options->d2h_gbs, options->h2d_gbs);
     printf("\n");

@@ -56,7 +56,7 @@ static void print_notes(FILE *out, const smoke_run_t *run)
 
 void smoke_report_head(smoke_report_t *report, const smoke_run_t *run)
 {
-    char mpi[128];
+    char mpi[128], device[128];
     const tool_job_t *job = &run->job;
     if (!report->table)
         return;
@@ -64,7 +64,7 @@ void smoke_report_head(smoke_report_t *report, const smoke_run_t *run)
     fprintf(report->table, "selvage-smoke %s: %d rank%s on %d host%s, %d core%s a host, device %s, %s%s\n",
             selvage_version(NULL, NULL, NULL), job->size, job->size == 1 ? "" : "s", job->hosts,
             job->hosts == 1 ? "" : "s", job->host_cores, job->host_cores == 1 ? "" : "s",
-            selvage_device_name(selvage_comm_device(run->comm)), mpi,
+            tool_device_words(selvage_comm_device(run->comm), device, sizeof device), mpi,
             run->options.no_checksum ? ", verification off" : "");
     print_notes(report->table, run);
     fprintf(report->table, "\n%10s  %-7s %7s %9s  %16s %9s %6s  %s\n", "size", "route", "packets", "GB/s",

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where a wave goes on: branches, waits, barriers, sleep and the end; and what here only takes the wave's turn. There
+ * are no caches in this model, so their write-backs and invalidations do nothing.
+ */
+#include <time.h>
+
+#include "amdgpu/amdgpu_late.h"
+#include "amdgpu/amdgpu_wave.h"
+
+namespace {
+
+/* The operand counts dwords from the next instruction. */
+void jump(amdgpu_wave &wave, const amdgpu_inst &inst, bool taken)
+{
+    if (taken)
+        wave.pc += (uintptr_t)((intptr_t)(int16_t)inst.operand[0].narrow * 4);
+}
+
+void run_branch(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    jump(wave, inst, true);
+}
+
+void run_scc0(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    jump(wave, inst, !wave.scc);
+}
+
+void run_scc1(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    jump(wave, inst, wave.scc);
+}
+
+void run_vccz(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    jump(wave, inst, amdgpu_pair(wave, AMDGPU_VCC) == 0);
+}
+
+void run_vccnz(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    jump(wave, inst, amdgpu_pair(wave, AMDGPU_VCC) != 0);
+}
+
+void run_execz(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    jump(wave, inst, amdgpu_exec(wave) == 0);
+}
+
+void run_execnz(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    jump(wave, inst, amdgpu_exec(wave) != 0);
+}
+
+void run_getpc(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    amdgpu_set_pair(wave, inst.operand[0].index, wave.pc);
+}
+
+void run_setpc(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    wave.pc = (uintptr_t)amdgpu_scalar64(wave, inst.operand[0]);
+}
+
+void run_nothing(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    (void)wave, (void)inst;
+}
+
+void run_waitcnt(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    if (wave.late)
+        amdgpu_late_wait(wave, inst.most[0], inst.most[1]);
+}
+
+void run_sleep(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    (void)inst;
+    wave.yields = wave.sleeps = true;
+}
+
+void run_barrier(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    (void)inst;
+    wave.state = AMDGPU_AT_BARRIER;
+    wave.yields = true;
+    wave.block->waiting++;
+}
+
+void run_endpgm(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    (void)inst;
+    if (wave.late)
+        amdgpu_late_wait(wave, 0, 0);
+    wave.state = AMDGPU_ENDED;
+    wave.yields = true;
+    wave.block->ended++;
+}
+
+void run_trap(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    (void)inst;
+    amdgpu_fail(wave, "a trap");
+}
+
+/* A clock of 100 MHz. */
+void run_memrealtime(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    amdgpu_set_pair(wave, inst.operand[0].index, (uint64_t)now.tv_sec * 100000000 + (uint64_t)now.tv_nsec / 10);
+}
+
+} // namespace
+
+const amdgpu_row_t amdgpu_flow_rows[] = {
+    {"s_branch", run_branch},
+    {"s_cbranch_scc0", run_scc0},
+    {"s_cbranch_scc1", run_scc1},
+    {"s_cbranch_vccz", run_vccz},
+    {"s_cbranch_vccnz", run_vccnz},
+    {"s_cbranch_execz", run_execz},
+    {"s_cbranch_execnz", run_execnz},
+    {"s_getpc_b64", run_getpc},
+    {"s_setpc_b64", run_setpc},
+    {"s_nop", run_nothing},
+    {"s_waitcnt", run_waitcnt},
+    {"s_sleep", run_sleep},
+    {"s_barrier", run_barrier},
+    {"s_endpgm", run_endpgm},
+    {"s_trap", run_trap},
+    {"s_memrealtime", run_memrealtime},
+    {"buffer_wbl2", run_nothing},
+    {"buffer_inv", run_nothing},
+    {"buffer_invl2", run_nothing},
+    {"buffer_wbinvl1_vol", run_nothing},
+    {nullptr, nullptr},
+};
