@@ -23,6 +23,10 @@ int64_t sv_clocks_ahead_ns(const sv_clock_sample_t *first, const sv_clock_sample
         return 0;
     if (!last->taken || last->at_ns <= first->at_ns)
         return first->ahead_ns;
+    /* Comparisons that lie closer than they are exact say nothing about a drift, and times must not go backwards. */
+    const int64_t drift_ns = last->ahead_ns - first->ahead_ns;
+    if (2 * (uint64_t)(drift_ns < 0 ? -drift_ns : drift_ns) >= last->at_ns - first->at_ns)
+        return first->ahead_ns;
     const double share = (double)(int64_t)(own_ns - first->at_ns) / (double)(last->at_ns - first->at_ns);
-    return first->ahead_ns + (int64_t)(share * (double)(last->ahead_ns - first->ahead_ns));
+    return first->ahead_ns + (int64_t)(share * (double)drift_ns);
 }

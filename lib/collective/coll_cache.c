@@ -347,13 +347,14 @@ static void offer_buffer(selvage_coll_t *coll, uint64_t id, const void *ptr, uin
     if (cache->refused >= REFUSED_MAX)
         return;
     sv_coll_note_completed(arena);
-    while (number < OFFERS && !may_make_way(arena, &cache->cached[number], id, ptr, bytes))
+    /* One that may make way, and leaves as much room as there must be. */
+    while (number < OFFERS &&
+           (cache->cached_bytes - cache->cached[number].bytes + bytes > coll->comm->config.coll_cache_bytes ||
+            !may_make_way(arena, &cache->cached[number], id, ptr, bytes)))
         number++;
     if (number == OFFERS)
         return;
     cached_t *cached = &cache->cached[number];
-    if (cache->cached_bytes - cached->bytes + bytes > coll->comm->config.coll_cache_bytes)
-        return;
     cache->cached_bytes += bytes - cached->bytes;
     *cached = (cached_t){.id = id, .ptr = ptr, .bytes = bytes, .version = cached->version + 2,
                          .last_launch = arena->launches};

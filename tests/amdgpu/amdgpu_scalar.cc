@@ -104,6 +104,11 @@ template <class F> void compare_immediate(amdgpu_wave &wave, const amdgpu_inst &
     wave.scc = f((int64_t)(int32_t)amdgpu_scalar32(wave, inst.operand[0]), immediate(inst));
 }
 
+template <class F> void compare_unsigned(amdgpu_wave &wave, const amdgpu_inst &inst, F f)
+{
+    wave.scc = f(amdgpu_scalar32(wave, inst.operand[0]), (uint32_t)(uint16_t)immediate(inst));
+}
+
 /* EXEC is kept in the destination, and combined with the source. */
 template <class F> void saveexec(amdgpu_wave &wave, const amdgpu_inst &inst, F f)
 {
@@ -216,6 +221,10 @@ void run_cselect_b64(amdgpu_wave &wave, const amdgpu_inst &inst)
     RUN {                                                                                      \
         compare_immediate(wave, inst, [](int64_t a, int64_t b) -> bool { return expression; }); \
     }
+#define COMPAREKU(expression)                                                                  \
+    RUN {                                                                                      \
+        compare_unsigned(wave, inst, [](uint32_t a, uint32_t b) -> bool { return expression; }); \
+    }
 #define SAVEEXEC(expression)                                                                   \
     RUN {                                                                                      \
         saveexec(wave, inst, [](uint64_t source, uint64_t exec) -> uint64_t { return expression; }); \
@@ -281,6 +290,7 @@ const amdgpu_row_t amdgpu_scalar_rows[] = {
     {"s_cmp_lg_u64", COMPARE64(a != b)},
     {"s_cmpk_eq_i32", COMPAREK(a == b)},
     {"s_cmpk_lg_i32", COMPAREK(a != b)},
+    {"s_cmpk_lt_u32", COMPAREKU(a < b)},
     {"s_bitcmp0_b32", COMPARE32(uint32_t, (a >> (b & 31) & 1) == 0)},
     {"s_bitcmp1_b32", COMPARE32(uint32_t, (a >> (b & 31) & 1) == 1)},
     {nullptr, nullptr},

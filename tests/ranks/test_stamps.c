@@ -175,7 +175,7 @@ static void test_packets(void)
             check_stamps(&file, "pull", (trace_stamp_t[]){TRACE_BEGAN, TRACE_SAW, TRACE_STORED, TRACE_VERIFIED,
                                                           TRACE_SIGNALLED, TRACE_LEFT}, 6);
         }
-        check_shares(&file, &blame, 3, 20000000);
+        check_shares(&file, &blame, 3, 200000000); /* a thread may be stopped between its clock and its kernel */
         let_go(&file, &blame);
     }
 }

@@ -348,7 +348,8 @@ bool trace_blame_find(const trace_file_t *file, trace_blame_t *blame_out)
             explain_span(&k, span, span->start_ns, span->done_ns, 0);
         }
         good = !k.out_of_memory;
-        qsort(blame.causes, blame.ncauses, sizeof *blame.causes, compare_causes);
+        if (blame.ncauses > 0)
+            qsort(blame.causes, blame.ncauses, sizeof *blame.causes, compare_causes);
     }
     free(k.spans);
     free(k.of_rank);

@@ -189,6 +189,8 @@ static void count_turns(trace_file_t *file)
 
 static void join_groups(trace_file_t *file)
 {
+    if (file->nends == 0)
+        return;
     count_turns(file);
     size_t kept = 0;
     qsort(file->ends, file->nends, sizeof *file->ends, trace_end_order);

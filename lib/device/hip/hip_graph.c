@@ -29,10 +29,11 @@ selvage_status_t sv_hip_graph_end(sv_device_t *dev, void *stream, void **graph_o
     if (error != hipSuccess)
         return sv_hip_status(hip_of(dev), error, "hipStreamEndCapture");
     error = HIP_RUN(hip_of(dev), hipGraphInstantiateWithFlags(&ready, graph, 0));
+    const selvage_status_t status = sv_hip_status(hip_of(dev), error, "hipGraphInstantiateWithFlags");
     hip_ignore(HIP_RELEASE(hip_of(dev), hipGraphDestroy(graph)));
-    if (error == hipSuccess)
+    if (status == SELVAGE_SUCCESS)
         *graph_out = ready;
-    return sv_hip_status(hip_of(dev), error, "hipGraphInstantiateWithFlags");
+    return status;
 }
 
 selvage_status_t sv_hip_graph_launch(sv_device_t *dev, void *graph, void *stream)
