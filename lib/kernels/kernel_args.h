@@ -277,7 +277,7 @@ enum { SV_ADD_FLOAT32 = 1, SV_ADD_FLOAT64 = 2, SV_ADD_INT32 = 3, SV_ADD_INT64 = 
 typedef struct sv_epoch_state {
     uint64_t epoch;            /* the last one that is over here, or that the host began; or SV_EPOCH_UNTOLD */
     uint64_t fault_epoch;      /* in which a fault is injected; 0: none */
-    uint64_t *words;           /* pinned: SV_EPOCH_BEGUN, SV_EPOCH_TOLD */
+    uint64_t *words;           /* pinned: SV_EPOCH_BEGUN and on */
     uint32_t blocks_out;       /* blocks that are through with the epoch that a launch of several ends; else 0 */
     uint32_t fault_kind;       /* SV_EPOCH_SOUND and on */
     uint32_t fault_packet;     /* index of the send */
@@ -286,10 +286,11 @@ typedef struct sv_epoch_state {
 } sv_epoch_state_t;
 
 /* Until the device first numbers an epoch the host tells it nothing, which would cost each of its own. Then the word
-   TOLD says how many these were. BEGUN gets each epoch that a kernel has begun: for a word of its end, in host memory,
-   the kernel would have to wait. Who knows that it is complete knows that the epoch is over. */
+   TOLD says how many these were. ENDING gets each epoch that the launch which ends it has begun: for a word of its
+   end, in host memory, the kernel would have to wait. Who knows that it is complete knows that the epoch is over. BEGUN
+   gets those of the launches before, so that an epoch without its last launch is not taken for one that is over. */
 #define SV_EPOCH_UNTOLD (~(uint64_t)0)
-enum { SV_EPOCH_BEGUN = 0, SV_EPOCH_TOLD = 1 };
+enum { SV_EPOCH_BEGUN = 0, SV_EPOCH_TOLD = 1, SV_EPOCH_ENDING = 2 };
 
 /* A fault of a replayed packet: a bit of its payload is flipped, it never leaves, its record is that of the epoch
    before, or that of another packet. */

@@ -42,13 +42,14 @@ struct numbered_by_host {
 struct numbered_by_device {
     enum : bool { BY_HOST = false };
     const sv_epoch_state_t *state;
+    uint32_t word;  /* that tells the host of the launch: SV_EPOCH_BEGUN or SV_EPOCH_ENDING */
     uint64_t epoch; /* 0: not known yet */
     SV_DEV_METHOD void begin(sv_dev_block_t block)
     {
         if (epoch)
             return;
         sv_dev_launch_wait();
-        epoch = epoch_begin(state, block);
+        epoch = epoch_begin(state, word, block);
     }
     SV_DEV_METHOD batch_now now(const sv_batch_arg_t &, unsigned, const sv_record_t &identity) const
     {

@@ -28,7 +28,8 @@ SV_DEV_FN void replay_grant(const sv_batch_arg_t &arg, uint64_t epoch, sv_dev_bl
 template <typename PUSH, typename PULL>
 SV_DEV_FN void replay_body(const sv_run_arg_t &arg, sv_dev_block_t at)
 {
-    numbered_by_device number = {arg.pull.state, 0};
+    const uint32_t word = arg.pull.flags & SV_BATCH_ENDS_EPOCH ? uint32_t{SV_EPOCH_ENDING} : uint32_t{SV_EPOCH_BEGUN};
+    numbered_by_device number = {arg.pull.state, word, 0};
 
     if (arg.pull.flags & SV_BATCH_GRANTS) {
         number.begin(at);

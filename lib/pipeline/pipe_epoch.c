@@ -7,10 +7,11 @@
 #include "pipeline/pipe_phases.h"
 #include "pipeline/route.h"
 
-static uint64_t begun_epoch(const selvage_exchange_t *x)
+/* The last epoch that launches of a kind have begun. */
+static uint64_t launched_epoch(const selvage_exchange_t *x, uint32_t word)
 {
     /* Partner: the store in epoch_begin(). What kernels did is ordered by the stream that was waited for. */
-    return __atomic_load_n(x->numbers.words + SV_EPOCH_BEGUN, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(x->numbers.words + word, __ATOMIC_ACQUIRE);
 }
 
 /* Slots that take turns have leave for the first epochs from the host's first start, which may never come. */
@@ -24,7 +25,7 @@ static void give_first_leave(selvage_exchange_t *x)
     }
 }
 
-selvage_status_t sv_epoch_share(selvage_exchange_t *x, const char *call, sv_epoch_state_t **state_out)
+selvage_status_t sv_epoch_ready(selvage_exchange_t *x, const char *call)
 {
     sv_exchange_finish_gated(x);
     switch (sv_exchange_state(x)) {
@@ -38,6 +39,12 @@ selvage_status_t sv_epoch_share(selvage_exchange_t *x, const char *call, sv_epoc
     case SV_EXCHANGE_IDLE:
         break;
     }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_epoch_share(selvage_exchange_t *x, const char *call, sv_epoch_state_t **state_out)
+{
+    SV_TRY(sv_epoch_ready(x, call));
     *state_out = x->numbers.state;
     if (x->numbers.shared)
         return SELVAGE_SUCCESS;
@@ -53,7 +60,7 @@ static void count_epochs(void *arg)
 {
     selvage_exchange_t *x = arg;
     selvage_stats_t *stats = &x->comm->stats;
-    const uint64_t begun = begun_epoch(x), more = begun > x->epoch ? begun - x->epoch : 0;
+    const uint64_t over = launched_epoch(x, SV_EPOCH_ENDING), more = over > x->epoch ? over - x->epoch : 0;
     if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
         return;
     stats->epochs += more;
@@ -77,6 +84,16 @@ static void count_epochs(void *arg)
     sv_recovery_begin_lost(x);
 }
 
+/* Once its stream is idle. The enqueued wait may be in another graph that comes yet, so that nothing is poisoned. */
+static selvage_status_t refuse_half(const selvage_exchange_t *x)
+{
+    const uint64_t begun = launched_epoch(x, SV_EPOCH_BEGUN);
+    if (sv_exchange_state(x) != SV_EXCHANGE_IDLE || begun <= x->started)
+        return SELVAGE_SUCCESS;
+    return sv_error(SELVAGE_ERR_STATE, "a graph was launched with the start of epoch %llu, and none yet with its "
+                    "selvage_exchange_enqueue_wait", (unsigned long long)begun);
+}
+
 selvage_status_t sv_epoch_catch_up(selvage_exchange_t *x, void *stream, bool waits)
 {
     sv_backoff_t backoff = {.max_sleep_us = 100, .oversubscribed = x->comm->topology.oversubscribed};
@@ -97,7 +114,7 @@ selvage_status_t sv_epoch_catch_up(selvage_exchange_t *x, void *stream, bool wai
     (void)sv_progress_poll(&x->comm->progress); /* a neighbour may have told that a replay failed there */
     sv_progress_call(&x->comm->progress, count_epochs, x);
     sv_enqueued_check(x);
-    return SELVAGE_SUCCESS;
+    return refuse_half(x);
 }
 
 selvage_status_t sv_epoch_tell(const selvage_exchange_t *x, uint64_t epoch, void *stream)
@@ -108,8 +125,8 @@ selvage_status_t sv_epoch_tell(const selvage_exchange_t *x, uint64_t epoch, void
 
 uint64_t sv_epoch_count(const selvage_exchange_t *x)
 {
-    const uint64_t begun = x->numbers.shared ? begun_epoch(x) : 0;
-    return begun > x->started ? begun : x->started;
+    const uint64_t ending = x->numbers.shared ? launched_epoch(x, SV_EPOCH_ENDING) : 0;
+    return ending > x->started ? ending : x->started;
 }
 
 static selvage_status_t inject_fault(const selvage_exchange_t *x, uint64_t epoch, uint32_t send, uint32_t kind)

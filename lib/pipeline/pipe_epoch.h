@@ -3,7 +3,7 @@
  * Epochs that kernels number. The host counts the epochs that it starts. What a graph replays, or a kernel of the
  * user's does, starts without it, and counts in the device's memory (sv_epoch_state_t, kernel_epoch.h):
  *
- *   device:  state->epoch  --- each kernel that ends an epoch adds 1; it said so in words[BEGUN] (pinned) ---->  host
+ *   device:  state->epoch  --- each kernel that ends an epoch adds 1; it said so in words[ENDING] (pinned) --->  host
  *   host:    x->epoch      --- each epoch that the host starts is stored to state->epoch on its stream ------>  device
  *
  * Epochs of both kinds come one after the other, so that the two numbers can follow each other. The user keeps that
@@ -18,6 +18,9 @@
 
 #include "pipeline/pipe_exchange.h"
 
+/* Whether kernels may number epochs from now on: the errors of sv_epoch_share(), without its consequences. */
+selvage_status_t sv_epoch_ready(selvage_exchange_t *x, const char *call);
+
 /*
  * From now on kernels may number epochs. Between epochs only: ERR_STATE while one is under way, or before commit; else
  * the error that poisoned the exchange. Enqueues nothing, so that it is fit for a capture. The state stays where it is
@@ -26,9 +29,10 @@
 selvage_status_t sv_epoch_share(selvage_exchange_t *x, const char *call, sv_epoch_state_t **state_out);
 
 /*
- * At the beginning of a call of the host's on an exchange that is shared: waits until nothing is left to do on stream,
- * counts what the device numbered, and poisons the exchange if that failed. IN_PROGRESS instead of waiting, if waits is
- * false. Nothing happens to an exchange that is not shared, or whose epoch the host has under way.
+ * At the beginning of a call of the host's on an exchange that is shared: waits until nothing is left to do on
+ * stream, counts what the device numbered, and poisons the exchange if that failed. IN_PROGRESS instead of waiting,
+ * if waits is false. ERR_STATE if an epoch was begun whose last launch has not come: its start was replayed alone.
+ * Nothing happens to an exchange that is not shared, or whose epoch the host has under way.
  */
 selvage_status_t sv_epoch_catch_up(selvage_exchange_t *x, void *stream, bool waits);
 

@@ -322,7 +322,7 @@ typedef struct sv_exchange_enqueued {
 /* Epochs that kernels number: those of graphs, and of kernels of the user's; see pipe_epoch.h. Application thread. */
 typedef struct sv_exchange_numbers {
     sv_epoch_state_t *state;       /* device; in the block of the scratch */
-    uint64_t *words;               /* pinned: SV_EPOCH_BEGUN, SV_EPOCH_TOLD */
+    uint64_t *words;               /* pinned: SV_EPOCH_BEGUN and on */
     bool shared;                   /* the device may number epochs; the host follows, and tells it of its own */
     bool start_captured;           /* a start is in a graph whose enqueued wait has not been captured yet */
 } sv_exchange_numbers_t;

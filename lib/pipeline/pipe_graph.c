@@ -60,6 +60,7 @@ static selvage_status_t enqueue_node(graph_node_t *node, uint32_t flags)
     const uint32_t pull_shares = arg->pull.first_block[arg->pull.npackets];
     const uint32_t shares = push_shares > pull_shares ? push_shares : pull_shares, most = sv_batch_run_blocks(node->x);
     const uint32_t blocks = shares < most ? shares : most;
+    arg->push.attempt = arg->pull.attempt = 0; /* not what was asked for again in the host's last epoch */
     if (pull_shares > 0) /* else the push is the last that waits */
         arg->push.flags |= SV_BATCH_HOLDS_NEXT;
     arg->pull.flags |= flags;
@@ -193,7 +194,7 @@ static selvage_status_t refuse_capture(const selvage_exchange_t *x, const char *
 static selvage_status_t enter_capture(selvage_exchange_t *x, const char *call)
 {
     sv_epoch_state_t *state;
-    SV_TRY(sv_epoch_share(x, call, &state));
+    SV_TRY(sv_epoch_ready(x, call));
     SV_TRY(refuse_capture(x, call));
     if (x->layouts.due)
         return sv_error(SELVAGE_ERR_STATE, "%s in a graph: epoch %llu is not complete; wait for it first", call,
@@ -201,7 +202,7 @@ static selvage_status_t enter_capture(selvage_exchange_t *x, const char *call)
     if (x->numbers.start_captured)
         return sv_error(SELVAGE_ERR_STATE, "%s in a graph: the start captured before has no "
                         "selvage_exchange_enqueue_wait in a graph yet; any call that is not captured forgets it", call);
-    return SELVAGE_SUCCESS;
+    return sv_epoch_share(x, call, &state); /* last: what is refused leaves the exchange as it was */
 }
 
 selvage_status_t sv_graph_start(selvage_exchange_t *x, void *stream)

@@ -14,6 +14,7 @@
 #include "fixtures/check.h"
 #include "fixtures/local_ranks.h"
 #include "kernels/kernels.h"
+#include "pipeline/pipe_exchange.h"
 
 enum { PACKETS_MAX = 96, GUARD_BYTES = 64, EPOCHS_OF_LONG_GRAPH = 5 };
 
@@ -322,6 +323,7 @@ static void run_refused_route(local_rank_t *self)
         CHECK_STATUS(selvage_graph_end(self->dev, actor.stream[1], &graph), SELVAGE_SUCCESS);
         selvage_graph_destroy(self->dev, graph);
         /* The exchange is as good as before. */
+        CHECK(!actor.ex->numbers.shared);
         enqueue_epoch(&actor, actor.stream[0], WAY_WAIT);
         CHECK_STATUS(selvage_stream_synchronize(self->dev, actor.stream[0]), SELVAGE_SUCCESS);
         CHECK_EQ(actor.cells->wrong, 0);
@@ -464,6 +466,65 @@ static void test_damaged(void)
     }
 }
 
+/* A start in one graph and its enqueued wait in another: between them nothing is over, and nobody says so. */
+static void run_halves(local_rank_t *self)
+{
+    actor_t actor;
+    if (open_actor(&actor, self)) {
+        void *stream = actor.stream[1];
+        do_epoch(&actor, WAY_WAIT);
+        CHECK_STATUS(selvage_stream_synchronize(self->dev, actor.stream[0]), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_graph_begin(self->dev, stream), SELVAGE_SUCCESS);
+        launch(&actor, make_cells, stream);
+        CHECK_STATUS(selvage_exchange_start(actor.ex, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_graph_end(self->dev, stream, &actor.graph.run), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_graph_begin(self->dev, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_enqueue_wait(actor.ex, stream), SELVAGE_SUCCESS);
+        launch(&actor, look_at_cells, stream);
+        CHECK_STATUS(selvage_graph_end(self->dev, stream, &actor.graph.parted), SELVAGE_SUCCESS);
+        for (unsigned i = 0; i < 2; i++) {
+            CHECK_STATUS(selvage_graph_launch(self->dev, actor.graph.run, stream), SELVAGE_SUCCESS);
+            check_refused(selvage_exchange_wait(actor.ex, stream), SELVAGE_ERR_STATE, "none yet with its");
+            check_refused(selvage_exchange_start(actor.ex, stream), SELVAGE_ERR_STATE, "none yet with its");
+            CHECK_EQ(selvage_exchange_epoch(actor.ex), i + 1);
+            CHECK_STATUS(selvage_graph_launch(self->dev, actor.graph.parted, stream), SELVAGE_SUCCESS);
+            CHECK_STATUS(selvage_exchange_wait(actor.ex, stream), SELVAGE_SUCCESS);
+            CHECK_EQ(selvage_exchange_epoch(actor.ex), i + 2);
+        }
+        CHECK_EQ(actor.cells->looked, 3);
+        CHECK_EQ(actor.cells->wrong, 0);
+    }
+    local_ranks_barrier(self);
+    close_actor(&actor);
+}
+
+/* What was asked for again in an epoch of the host's before the capture is not asked for in replays. */
+static void run_repaired(local_rank_t *self)
+{
+    actor_t actor;
+    if (open_actor(&actor, self)) {
+        do_epoch(&actor, WAY_WAIT);
+        unsigned repeated = 0;
+        for (uint32_t i = 0; i < actor.ex->nsends; i++)
+            repeated += actor.ex->sends[i].p.attempt > 0;
+        CHECK(repeated > 0);
+        for (int i = 0; i < 6; i++)
+            do_epoch(&actor, i % 2 ? WAY_GRAPH_PARTED : WAY_GRAPH_RUN);
+        CHECK_STATUS(selvage_exchange_wait(actor.ex, actor.stream[0]), SELVAGE_SUCCESS);
+        CHECK_EQ(actor.cells->looked, 7);
+        CHECK_EQ(actor.cells->wrong, 0);
+    }
+    local_ranks_barrier(self);
+    close_actor(&actor);
+}
+
+static void test_repaired(void)
+{
+    scene_t scene = {.size = 2, .per_pair = 1, .bytes = 1000, .checksum = SELVAGE_CHECKSUM_RETRY};
+    local_ranks_env("TIMEOUT_S=5 FAULT=flip=1,epochs=1");
+    local_ranks_run(&(local_run_t){.size = 2, .body = run_repaired, .arg = &scene, .log_expected = true});
+}
+
 /* A neighbour that replays less often: the deadline is the device's, and the next call says which packet. */
 static void run_alone(local_rank_t *self)
 {
@@ -489,6 +550,8 @@ static void test_alone(void)
     scene_t scene = {.size = 2, .per_pair = 1, .bytes = 1000};
     local_ranks_env("TIMEOUT_S=1");
     local_ranks_run(&(local_run_t){.size = 2, .body = run_alone, .arg = &scene, .log_expected = true});
+    local_ranks_env("TIMEOUT_S=5");
+    local_ranks_run(&(local_run_t){.size = 2, .body = run_halves, .arg = &scene, .log_expected = true});
 }
 
 int main(void)
@@ -498,5 +561,6 @@ int main(void)
     test_refused();
     test_damaged();
     test_alone();
+    test_repaired();
     return check_report("test_exchange_graph");
 }
