@@ -190,16 +190,13 @@ static bool is_sooner(int64_t count, MPI_Datatype type, sv_drop_manner_t manner)
 }
 
 /* Whether the receiver has host memory, as its last message says. By the route that is reached by way of its device,
-   one message after the other, and staging is faster for all but long ones. Now and then one is sent by the route,
-   since only that tells where it goes. */
+   one message after the other, and staging is faster for all but long ones. */
 static bool goes_to_host(int64_t count, MPI_Datatype type, int to)
 {
-    enum { ASKS_EACH = 64, LONG_BYTES = 1 << 20 };
-    static unsigned asked; /* the lock of MPI's calls need not be held: it is a guess */
+    enum { LONG_BYTES = 1 << 20 };
     int prefers = 0;
     return !sv_drop_route.drives && sv_drop_settings()->chooses && !is_long_enough(count, type, LONG_BYTES) &&
-           selvage_message_prefers_host(sv_drop_route.world, to, &prefers) == SELVAGE_SUCCESS && prefers &&
-           ++asked % ASKS_EACH != 0;
+           selvage_message_prefers_host(sv_drop_route.world, to, &prefers) == SELVAGE_SUCCESS && prefers;
 }
 
 /* A send that MPI would refuse is not announced, because a slot that has been filled cannot be taken back. */
