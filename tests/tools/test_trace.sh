@@ -50,7 +50,10 @@ grep -q 'rank 0 lost the stamps of 176 blocks' "$dir/room.err" || fail "what fou
 traced off 2 SELVAGE_TRACE_KERNELS=off
 if grep -q -E 'selvage-blocks|selvage_kernels' "$dir/off.json"; then fail "there are stamps that nobody wanted"; fi
 if "$tool" "$dir/off.json" >"$dir/said" 2>&1; then fail "a timeline without stamps was taken"; fi
-grep -q 'SELVAGE_TRACE_KERNELS=on' "$dir/said" || { cat "$dir/said" "$dir/off.err"; fail "nothing says what a timeline without stamps lacks"; }
+grep -q 'SELVAGE_TRACE_KERNELS=on' "$dir/said" || {
+    cat "$dir/said" "$dir/off.err"
+    fail "nothing says what a timeline without stamps lacks"
+}
 
 "$tool" "$dir/nothing.json" >"$dir/said" 2>&1
 [ $? = 1 ] || fail "a file that is not there was taken"
