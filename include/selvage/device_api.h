@@ -63,9 +63,9 @@ struct selvage_halo;
  * @param[out] handle_out  for that kernel only; another session needs another handle. NULL: no session is announced,
  *                         the call only says whether it could be
  * @return ERR_UNSUPPORTED with the packet named (a route through the host, longer than kernels move), also where no
- *         kernel may wait (ranks that share a GPU, the software device without threads), faults are injected, or
- *         @p stream is being captured; ERR_STATE (not committed, an epoch under way); ERR_ARGUMENT; ERR_MEMORY;
- *         ERR_DEVICE; the exchange's first error
+ *         kernel may wait (ranks that share a GPU, the software device without threads), faults are injected, a
+ *         progress thread runs, or @p stream is being captured; ERR_STATE (not committed, an epoch under
+ *         way); ERR_ARGUMENT; ERR_MEMORY; ERR_DEVICE; the exchange's first error
  */
 selvage_status_t selvage_exchange_device(struct selvage_exchange *ex, unsigned epochs, void *stream,
                                          selvage_device_exchange_t *handle_out);

@@ -199,8 +199,10 @@ static selvage_status_t enqueue_wait(selvage_exchange_t *x, void *stream)
 {
     if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING) {
         selvage_status_t status = sv_exchange_test(x, stream);
-        /* What a graph does on this stream is ahead of what comes later there. */
-        return status == SELVAGE_IN_PROGRESS && x->numbers.shared ? SELVAGE_SUCCESS : status;
+        /* What a graph does on this stream is ahead of what comes later there. An epoch of the host's, or a session,
+           that is under way may be on another stream. */
+        const bool here = x->numbers.shared && sv_enqueued_query(x) == SELVAGE_SUCCESS;
+        return status == SELVAGE_IN_PROGRESS && here ? SELVAGE_SUCCESS : status;
     }
     if (x->comm->topology.shares_gpu || !x->comm->dev->kernels_wait)
         return sv_exchange_wait(x, stream);

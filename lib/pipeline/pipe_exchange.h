@@ -333,6 +333,7 @@ typedef struct sv_exchange_session {
     uint64_t epoch;                /* the last of the last session; 0: there was none */
     uint64_t first_epoch;          /* of the same session */
     bool lost;                     /* its kernel will never come to its end */
+    bool idle;                     /* without packets: its stream was seen idle, so that its kernel is through */
     void *stream;                  /* the user's, on which its kernel is */
     void *block;                   /* device: what kernels read and share; owned */
     struct selvage_device_report *report; /* pinned: the first failure; owned */

@@ -15,6 +15,7 @@
 #include "pipeline/pipe_epoch.h"
 #include "pipeline/pipe_graph.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/pipe_session.h"
 #include "pipeline/route.h"
 
 void sv_packet_trace(const sv_packet_t *p, sv_trace_kind_t kind, uint64_t begin_ns, uint64_t end_ns, uint64_t value)
@@ -375,6 +376,7 @@ selvage_status_t sv_exchange_start_eager(selvage_exchange_t *x, void *stream)
     /* Waits for messages of this thread drive exchanges, too. */
     atomic_store_explicit(&x->comm->exchange_thread, (uintptr_t)sv_thread_binding(), memory_order_relaxed);
     sv_exchange_finish_gated(x);
+    sv_session_seek_lost(x);
     sv_enqueued_check(x);
     selvage_status_t status = sv_epoch_catch_up(x, stream, true);
     if (status != SELVAGE_SUCCESS)

@@ -93,7 +93,13 @@ static selvage_status_t refuse_session(selvage_exchange_t *x, unsigned epochs, v
     case SV_EXCHANGE_IDLE:
         break;
     }
-    if (comm->topology.shares_gpu)
+    if (x->layouts.due)
+        return sv_error_quiet(SELVAGE_ERR_STATE, "selvage_exchange_device: what came in epoch %llu is not in its place "
+                              "yet; wait for it", (unsigned long long)x->started);
+    if (comm->progress.threaded)
+        why = "the neighbours' epochs are ended by a progress thread (SELVAGE_PROGRESS), which hears of no packet "
+              "before the kernel leaves";
+    else if (comm->topology.shares_gpu)
         why = "ranks share a GPU, so that no kernel may wait for another rank";
     else if (!comm->dev->kernels_wait)
         why = "the device has no threads, so that no kernel may wait for another rank";
@@ -303,6 +309,8 @@ selvage_status_t sv_session_begin(selvage_exchange_t *x, unsigned epochs, void *
                                   selvage_device_exchange_t *handle_out)
 {
     sv_exchange_finish_gated(x);
+    if (handle_out)
+        sv_session_seek_lost(x);
     sv_enqueued_check(x);
     selvage_status_t refused = refuse_session(x, epochs, stream, halo);
     if (refused == SELVAGE_SUCCESS && handle_out) /* what graphs have begun is counted first */
@@ -316,13 +324,15 @@ selvage_status_t sv_session_begin(selvage_exchange_t *x, unsigned epochs, void *
 
     session_call_t call = {x, epochs};
     const uint64_t first = x->started + 1;
+    /* Graphs that come after the kernel go on from there. First, as none of the epochs may count if that fails. */
+    SV_TRY(sv_epoch_tell(x, x->started + epochs, stream));
     sv_progress_call(&x->comm->progress, run_session, &call);
     if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
         return sv_exchange_first_error(x);
-    SV_TRY(sv_epoch_tell(x, x->started, stream)); /* graphs that come after the kernel go on from there */
     x->session.epoch = x->started;
     x->session.first_epoch = first;
     x->session.stream = stream;
+    x->session.idle = false;
     uint8_t *block = x->session.block;
     const selvage_device_packet_t *packets = (const void *)(block + sizeof(selvage_device_state_t));
     *handle_out = (selvage_device_exchange_t){.sends = packets,
@@ -447,8 +457,28 @@ void sv_session_check(selvage_exchange_t *x)
         sv_progress_call(&x->comm->progress, check_session, x);
 }
 
+/* No word tells when the kernel of a rank that has no neighbour is through. */
+static selvage_status_t query_without_packets(selvage_exchange_t *x)
+{
+    if (x->session.epoch == 0 || x->session.idle)
+        return SELVAGE_SUCCESS;
+    const selvage_status_t status = SV_DEVICE_CALL(x->comm->dev, stream_query, x->session.stream);
+    x->session.idle = status == SELVAGE_SUCCESS;
+    return status;
+}
+
+void sv_session_seek_lost(selvage_exchange_t *x)
+{
+    /* No stream that is being captured may be asked. */
+    if (sv_session_is_last(x) && sv_exchange_state(x) == SV_EXCHANGE_IDLE &&
+        !SV_DEVICE_CALL(x->comm->dev, stream_is_capturing, x->session.stream))
+        (void)sv_session_query(x);
+}
+
 selvage_status_t sv_session_query(selvage_exchange_t *x)
 {
+    if (x->nsends + x->nrecvs == 0)
+        return query_without_packets(x);
     selvage_status_t status = sv_batch_query(x);
     if (status != SELVAGE_IN_PROGRESS || !sv_session_is_last(x))
         return status;

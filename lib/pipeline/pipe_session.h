@@ -28,6 +28,10 @@ static inline bool sv_session_is_last(const selvage_exchange_t *x)
 /* As sv_batch_query(): IN_PROGRESS while the kernel has not left, and its stream has something to do. */
 selvage_status_t sv_session_query(selvage_exchange_t *x);
 
+/* Before an epoch that comes after a session: whether its kernel was never launched, which nobody could tell later.
+   Asks nothing but words if the kernel is through. sv_session_check() says so. */
+void sv_session_seek_lost(selvage_exchange_t *x);
+
 /* Poisons the exchange if a kernel has reported a failure, or will never come to its end. */
 void sv_session_check(selvage_exchange_t *x);
 

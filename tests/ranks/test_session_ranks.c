@@ -102,10 +102,6 @@ static void test_mixed(void)
         scene.checksum = how == 4 ? SELVAGE_CHECKSUM_OFF : SELVAGE_CHECKSUM_REPORT;
         play(2 + how % 2 * 2, how < 4 ? "" : "KERNEL_PEER_MAX_BYTES=4M");
     }
-    scene = usual;
-    scene.mix = SESSION_EAGER;
-    scene.steps = 30;
-    play(2, "PROGRESS=thread");
 }
 
 /* Many epochs in one kernel. */
@@ -149,6 +145,7 @@ static void test_refused(void)
     refuse("", SELVAGE_ROUTE_SHARED, 64, "by route shared through the host");
     refuse("KERNEL_PEER_MAX_BYTES=4096", SELVAGE_ROUTE_PEER, 5000, "longer than kernels move");
     refuse("SOFT_MODE=inline", SELVAGE_ROUTE_PEER, 64, "no threads");
+    refuse("PROGRESS=thread", SELVAGE_ROUTE_PEER, 64, "a progress thread");
     refuse("FAULT=flip=1,epochs=900", SELVAGE_ROUTE_PEER, 64, "SELVAGE_FAULT");
 }
 
