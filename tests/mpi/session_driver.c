@@ -3,7 +3,7 @@
  * Sessions (selvage/device_api.h) between processes, on whatever device there is: the scenes of session_case.h.
  *
  *     session_driver play [--seed N] [--mix 0|1|2] [--style 0|1|2] [--how N] [--bytes N] [--steps N] [--epochs N]
- *     session_driver fail NAME            SELVAGE_TIMEOUT_S must be that failure's, which `session_driver list` prints
+ *     session_driver fail NAME            one of those that `session_driver list` prints
  *     session_driver list
  *     session_driver time [--epochs N]    microseconds of an epoch of one packet each way between two ranks
  *
@@ -155,7 +155,15 @@ static void time_all(const driver_t *d)
 static void list_failures(const driver_t *d)
 {
     for (int i = 0; i < SESSION_FAILURES && d->rank.rank == 0; i++)
-        printf("%d %s\n", session_failures[i].timeout_s, session_failures[i].name);
+        printf("failure: %s\n", session_failures[i].name);
+}
+
+static const session_failure_t *find_failure(const char *name)
+{
+    for (int i = 0; i < SESSION_FAILURES; i++)
+        if (strcmp(session_failures[i].name, name) == 0)
+            return &session_failures[i];
+    return NULL;
 }
 
 static bool run_scene(driver_t *d, int argc, char **argv)
@@ -166,12 +174,10 @@ static bool run_scene(driver_t *d, int argc, char **argv)
         return true;
     }
     if (strcmp(what, "fail") == 0 && argc == 3) {
-        for (int i = 0; i < SESSION_FAILURES; i++)
-            if (strcmp(session_failures[i].name, argv[2]) == 0) {
-                session_fail(&d->rank, &session_failures[i]);
-                return true;
-            }
-        return false;
+        const session_failure_t *failure = find_failure(argv[2]);
+        if (failure)
+            session_fail(&d->rank, failure);
+        return failure != NULL;
     }
     if (!read_options(d, argc, argv))
         return false;
@@ -197,6 +203,9 @@ int main(int argc, char **argv)
     if (!is_fine(selvage_device_open_local(NULL, &d.rank.device)))
         MPI_Abort(MPI_COMM_WORLD, 1);
     params.device = d.rank.device;
+    const session_failure_t *failure = argc == 3 ? find_failure(argv[2]) : NULL;
+    if (failure)
+        params.timeout_s = session_timeout_s(failure, d.rank.rank);
     bool known = true;
     if (is_fine(selvage_comm_create(MPI_COMM_WORLD, &params, &d.rank.comm)))
         known = run_scene(&d, argc, argv);

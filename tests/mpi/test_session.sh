@@ -54,11 +54,11 @@ done
 drive 2 60 play --bytes 1000000 --steps 3 --how 1 --style 2
 drive 2 60 play --bytes 256 --steps 2 --epochs $epochs --how 0
 if drive 1 60 list; then
-    grep '^[0-9]' "$work/out" >"$work/failures"
+    sed -n 's/^failure: //p' "$work/out" >"$work/failures"
     [ "$(wc -l <"$work/failures")" -ge 12 ] || fail "failures are missing"
     [ "$ranks_max" -ge 2 ] || : >"$work/failures"
-    while read -r timeout_s name; do
-        drive 2 "$timeout_s" fail "$name" </dev/null
+    while read -r name; do
+        drive 2 60 fail "$name" </dev/null
     done <"$work/failures"
 fi
 echo "$runs runs, $failed failed"

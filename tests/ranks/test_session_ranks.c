@@ -118,15 +118,18 @@ static void test_long(void)
 
 /* --- what goes wrong ---------------------------------------------------------------------------------------------- */
 
+static double timeout_of(int rank)
+{
+    return session_timeout_s(failure, rank);
+}
+
 static void test_failures(void)
 {
     for (int i = 0; i < SESSION_FAILURES; i++) {
         const long failed = atomic_load(&check_failed_);
-        char list[32];
         failure = &session_failures[i];
-        snprintf(list, sizeof list, "TIMEOUT_S=%d", failure->timeout_s);
-        local_ranks_env(list);
-        local_ranks_run(&(local_run_t){.size = 2, .body = body_fail, .log_expected = true});
+        local_ranks_env("");
+        local_ranks_run(&(local_run_t){.size = 2, .body = body_fail, .timeout_s = timeout_of, .log_expected = true});
         if (atomic_load(&check_failed_) != failed)
             fprintf(stderr, "-- %s\n", failure->name);
     }
