@@ -4,7 +4,7 @@
 # Programs whose ranks are threads, with machine code for AMD GPUs in the place of the software device's kernels
 # (emulated_bodies.cc): what no plug-in for AMD launches is executed too, runs among it and LL128. The programs are
 # those that test the software device, and their inputs the same. With BRIEF, of either value, only some run, with few
-# cases; all of them, which take minutes, in check-long. Lines of LL128 are whole here because one wave runs at a time;
+# cases and each for one architecture; all of them, which take minutes, in check-long. Lines of LL128 are whole here because one wave runs at a time;
 # on AMD GPUs nothing promises it, and the library has LL128 off there.
 set -u
 top_builddir=${top_builddir:-.}
@@ -18,7 +18,7 @@ if [ -z "${AMDGPU_COVERAGE:-}" ]; then
     mkdir "$AMDGPU_COVERAGE" || exit 1
 fi
 export AMDGPU_COVERAGE AMDGPU_OBJECTS=$top_builddir/lib/kernels AMDGPU_WHOLE=1
-runs=0 failed=0
+runs=0 failed=0 skipped=0
 
 emulated() { # PROGRAM
     runs=$((runs + 1))
@@ -36,7 +36,11 @@ programs=(kernels exchange_random exchange_enqueue message_random)
 if [ -n "${BRIEF:-}" ]; then export BRIEF=yes; else programs+=(pack exchange_local exchange_layout halo_random coll); fi
 for arch in gfx942 gfx90a; do
     export AMDGPU_ARCH=$arch
-    for program in "${programs[@]}"; do emulated "$program"; done
+    for ((i = 0; i < ${#programs[@]}; i++)); do
+        # With BRIEF each program runs the code for one of the two architectures.
+        [ -n "${BRIEF:-}" ] && [ $((i % 2)) -eq "$skipped" ] || emulated "${programs[i]}"
+    done
+    skipped=$((1 - skipped))
     "$table" "$AMDGPU_COVERAGE" "$arch" "$top_builddir"/lib/kernels/kernel_*."$arch.co" || failed=$((failed + 1))
 done
 od -A n -t u8 -N 24 "$AMDGPU_COVERAGE/counts" | tr -s ' \n' ' ' >"$work/counts"
