@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Kernels that communicate by selvage/device_api.h compile with each compiler that is here: for the software device with
 # every warning, from the installed header alone; for GPUs without a stack, scratch memory or spilled registers, and on
-# AMD with a wait at each release and acquire. The example of doc/device-api.md is one of them.
+# AMD with a wait at each release and acquire. The example of doc/device-api.md is one of them. With BRIEF, code for the
+# software device is parsed only, and each source is compiled for one of the AMD architectures.
 set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -19,12 +20,14 @@ cp -r "$top_srcdir/include/." "$work/include"
 sources=("$work/page_example.cc" "$top_srcdir"/examples/{heat3d,wilson}_loops.cc
          "$top_srcdir"/tests/fixtures/session{,_checked}_loops.cc)
 flags=(-std=c++17 -O3 -I"$work/include" -I"$top_srcdir/examples")
+architectures=(gfx90a gfx942)
 
 for compiler in "${CXX:-c++}" "$(command -v clang++)"; do
     [ -n "$compiler" ] || continue
     for source in "${sources[@]}"; do
         # shellcheck disable=SC2086  # a compiler may be several words
-        $compiler "${flags[@]}" -pedantic -Wall -Wextra -Wundef -Werror -c "$source" -o "$work/soft.o" ||
+        $compiler "${flags[@]}" -pedantic -Wall -Wextra -Wundef -Werror \
+            ${BRIEF:+-fsyntax-only} -c "$source" -o "$work/soft.o" ||
             fail "$compiler: ${source##*/}"
         compiled=$((compiled + 1))
     done
@@ -32,13 +35,15 @@ done
 
 nvcc=${NVCC:-$(command -v nvcc)}
 clang=${HIP_CLANG:-$(command -v clang-19 || command -v clang-18)}
-for source in "${sources[@]}"; do
+for ((i = 0; i < ${#sources[@]}; i++)); do
+    source=${sources[i]}
     name=$(basename "$source" .cc)
+    [ -z "${BRIEF:-}" ] || architectures=("$([ $((i % 2)) -eq 0 ] && echo gfx90a || echo gfx942)")
     if [ -n "$nvcc" ]; then
         "$nvcc" -x cu -fatbin -no-compress -fmad=false "${flags[@]}" -gencode arch=compute_90,code=sm_90 \
             -gencode arch=compute_90,code=compute_90 "$source" -o "$work/$name.fatbin" || fail "nvcc: $name"
     fi
-    for arch in gfx90a gfx942; do
+    for arch in "${architectures[@]}"; do
         [ -n "$clang" ] || continue
         "$clang" -x hip --offload-device-only --no-gpu-bundle-output -nogpulib -nogpuinc -fno-exceptions -fno-rtti \
             -ffp-contract=off "${flags[@]}" --offload-arch=$arch "$source" -o "$work/$name.$arch.co" ||
