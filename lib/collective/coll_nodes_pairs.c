@@ -84,6 +84,26 @@ static selvage_status_t copy_piece_memory(selvage_coll_t *coll, const piece_t *p
     return sv_coll_stage_wait_stream(coll, piece->call->stream);
 }
 
+/* Both messages, either of which may be NULL: taken, right, and answered. */
+static selvage_status_t await_messages(selvage_coll_t *coll, sv_coll_sending_t *sending, sv_coll_taking_t *taking)
+{
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
+    for (;;) {
+        selvage_status_t sent = sending ? sv_coll_sending_drive(coll, sending) : SELVAGE_SUCCESS;
+        if (sent != SELVAGE_SUCCESS && sent != SELVAGE_IN_PROGRESS)
+            return sent;
+        selvage_status_t taken = taking ? sv_coll_taking_drive(coll, taking) : SELVAGE_SUCCESS;
+        if (taken == SELVAGE_SUCCESS && taking)
+            taken = sv_coll_taking_drain(coll, taking);
+        if (taken != SELVAGE_SUCCESS && taken != SELVAGE_IN_PROGRESS)
+            return taken;
+        if (sent == SELVAGE_SUCCESS && taken == SELVAGE_SUCCESS)
+            return SELVAGE_SUCCESS;
+        SV_TRY(sv_coll_stage_turn(coll, &deadline, taken == SELVAGE_IN_PROGRESS ? taking->rank : sending->rank));
+    }
+}
+
 static selvage_status_t do_round(selvage_coll_t *coll, const sv_coll_call_t *send, const sv_coll_call_t *recv)
 {
     sv_coll_staging_t *staging = coll->arena->staging;
@@ -93,19 +113,19 @@ static selvage_status_t do_round(selvage_coll_t *coll, const sv_coll_call_t *sen
         if (!sends && !receives)
             return SELVAGE_SUCCESS;
         if (receives)
-            SV_TRY(sv_coll_message_post(coll, staging->in, recv->root));
+            SV_TRY(sv_coll_taking_start(coll, &staging->taking, recv, staging->in, in.at, in.bytes, recv->root,
+                                        SV_COLL_PAIR_SLOT));
         if (sends) {
             const uint8_t *from = (const uint8_t *)send->send + out.at;
             SV_TRY(copy_piece_memory(coll, &out, staging->out + SV_COLL_HEAD_BYTES, from, SV_COPY_D2H));
             sv_coll_message_write(coll, send, staging->out, out.at, out.bytes);
-            SV_TRY(sv_coll_message_send(coll, staging->out, send->root));
+            SV_TRY(sv_coll_sending_start(coll, &staging->sending, staging->out, send->root, SV_COLL_PAIR_SLOT));
         }
+        SV_TRY(await_messages(coll, sends ? &staging->sending : NULL, receives ? &staging->taking : NULL));
         if (receives) {
             uint8_t *to = (uint8_t *)recv->recv + in.at;
-            SV_TRY(sv_coll_message_await(coll, recv, staging->in, in.at, in.bytes, recv->root));
             SV_TRY(copy_piece_memory(coll, &in, to, staging->in + SV_COLL_HEAD_BYTES, SV_COPY_H2D));
         }
-        SV_TRY(sv_coll_message_sent(coll));
     }
 }
 
