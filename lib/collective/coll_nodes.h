@@ -22,9 +22,11 @@ enum { SV_COLL_CHUNK_BYTES = 4 << 20, SV_COLL_HEAD_BYTES = 64, SV_COLL_WORD_COPI
 /* Rows of a call that are on their way at a time, and how many are begun on the device before the first has ended
    there; see coll_rails.c. */
 enum { SV_COLL_RAIL_SLOTS = 8, SV_COLL_RAIL_AHEAD = 2 * SV_COLL_RAIL_SLOTS, SV_COLL_RAIL_CHUNK_BYTES = 512 << 10 };
+/* Up to so many nodes exchange pieces with each other directly; more of them have two neighbours each. */
+enum { SV_COLL_DIRECT_NODES = 16, SV_COLL_ALL_NODES = -2 };
 
-/* On the set-up channel, after that of gatherings; messages match in order. Pairs have one pair of tags, and each slot of
-   rails has one: a message that is sent again is not taken for that of another slot. */
+/* On the set-up channel, after that of gatherings; messages match in order. Pairs have one pair of tags, and each slot
+   of rails has one: a message that is sent again is not taken for that of another slot. */
 enum {
     SV_COLL_DATA_TAG = 6,
     SV_COLL_PAIR_SLOT = 0,
@@ -88,9 +90,11 @@ typedef struct sv_coll_taking {
 typedef struct sv_coll_row {
     uint64_t at, bytes;        /* the piece, as heads of messages name it */
     const uint8_t *own;        /* this rank's share of it, in device memory; NULL: it has none */
-    int from, to;              /* a sum comes from that rank, to which the own share is added, and goes on; -1: none */
+    int from, to;              /* a sum comes from that rank, to which the own share is added, and goes on to that one;
+                                  -1: none. from ALL_NODES: the shares of the rail's ranks on all nodes are added */
     bool ends;                 /* the result of the piece is there, once that is done */
-    int source, next;          /* the result comes from that rank, and goes on to that one; -1: none */
+    int source, next;          /* the result comes from that rank, and goes on to that one; -1: none; next ALL_NODES: to
+                                  the rail's ranks on all other nodes */
     uint8_t *put;              /* where it is put, in device memory; NULL: nowhere */
 } sv_coll_row_t;
 
@@ -103,10 +107,13 @@ typedef struct sv_coll_rail_slot {
     sv_coll_row_t row;
     sv_coll_slot_state_t state;
     bool putting;              /* the copy to row.put is not complete */
-    uint8_t *out, *in;         /* pinned: messages of a chunk */
+    uint8_t *out, *in, *other; /* pinned: messages of a chunk, one from the own device, and one or two that come */
     uint8_t *device;           /* a chunk */
+    uint8_t *sum;              /* which of the messages has the sum so far, or NULL */
+    int node;                  /* of ALL_NODES, that whose share is added next */
     sv_event_t *copied;
-    sv_coll_sending_t sending;
+    sv_coll_sending_t sending[SV_COLL_DIRECT_NODES];
+    unsigned nsendings;        /* of this row */
     sv_coll_taking_t taking;
 } sv_coll_rail_slot_t;
 
@@ -125,6 +132,12 @@ typedef struct sv_coll_staging {
     uint64_t repaired;         /* messages that came damaged, and were asked for again */
     bool set_aside;            /* the wire may still use it: never freed */
 } sv_coll_staging_t;
+
+/* A chunk of a rail at most. */
+static inline uint64_t sv_coll_rail_room(const sv_coll_staging_t *staging)
+{
+    return staging->chunk_bytes < SV_COLL_RAIL_CHUNK_BYTES ? staging->chunk_bytes : SV_COLL_RAIL_CHUNK_BYTES;
+}
 
 /* coll_nodes_set.c: makes what a communicator that spans nodes needs. Local. Partner: sv_coll_node_set_free(). */
 selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll);
@@ -167,6 +180,7 @@ typedef struct sv_coll_plan {
     uint64_t rows, chunk_bytes, element_bytes;
     int rails, mine;           /* how many there are, and this rank's; -1: it carries nothing */
     int groups;                /* of blocks: so many ranks of a node share a rail at most */
+    bool direct;               /* few nodes */
     void (*describe)(const struct sv_coll_plan *plan, uint64_t row, sv_coll_row_t *row_out);
     /* Enqueue a row's calls among the ranks of this node before and after it goes between nodes; NULL: there are none. */
     selvage_status_t (*collect)(const struct sv_coll_plan *plan, uint64_t row);

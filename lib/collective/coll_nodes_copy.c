@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This file does broadcasts and all-gathers between nodes. Pieces go round from node to node, each on its rail:
+ * This file does broadcasts and all-gathers between nodes. Pieces go to all nodes, or round from node to node, each on
+ * its rail:
  *
  *   collect   the root, or a rank without a rail -> the rank whose rail it is
  *   up        out of the device
@@ -17,7 +18,15 @@ static uint64_t block_bytes(const sv_coll_plan_t *plan)
     return plan->call->count * plan->element_bytes;
 }
 
-/* A piece that comes from this node goes round from here, and one of another node goes on, unless that is next. */
+/* Whether a piece is sent to all nodes at once. Each gets it with the first step, but its sender sends it n - 1 times:
+   so of a vector that has one origin only if it is short. */
+static bool is_fanned(const sv_coll_plan_t *plan)
+{
+    return plan->direct && (plan->call->call == SV_COLL_ALL_GATHER || plan->rows == 1);
+}
+
+/* A piece that comes from this node goes to all, or round from here; one of another node goes on, unless that is next.
+   */
 static void describe_round(const sv_coll_plan_t *plan, uint64_t row, int origin, sv_coll_row_t *row_out)
 {
     const sv_coll_node_set_t *node_set = plan->coll->node_set;
@@ -27,10 +36,13 @@ static void describe_round(const sv_coll_plan_t *plan, uint64_t row, int origin,
         row_out->own = sv_coll_plan_collected(plan, row);
         row_out->ends = true;
     } else {
-        row_out->source = sv_coll_plan_rank(plan, before, plan->mine);
+        row_out->source = sv_coll_plan_rank(plan, is_fanned(plan) ? origin : before, plan->mine);
         row_out->put = (uint8_t *)plan->call->recv + row_out->at;
     }
-    row_out->next = after == origin ? -1 : sv_coll_plan_rank(plan, after, plan->mine);
+    if (is_fanned(plan))
+        row_out->next = mine == origin ? SV_COLL_ALL_NODES : -1;
+    else if (after != origin)
+        row_out->next = sv_coll_plan_rank(plan, after, plan->mine);
 }
 
 /* A call among the ranks of this node, on the arena's stream. */

@@ -210,9 +210,8 @@ static selvage_status_t verify_message(const selvage_coll_t *coll, const uint8_t
 /* There is room for a whole chunk, so that another message than the one that is wanted can be told from it. */
 static selvage_status_t post_data(const selvage_coll_t *coll, sv_coll_taking_t *taking)
 {
-    uint64_t room_bytes = coll->arena->staging->chunk_bytes;
-    if (taking->slot != SV_COLL_PAIR_SLOT && room_bytes > SV_COLL_RAIL_CHUNK_BYTES)
-        room_bytes = SV_COLL_RAIL_CHUNK_BYTES;
+    const sv_coll_staging_t *staging = coll->arena->staging;
+    const uint64_t room_bytes = taking->slot == SV_COLL_PAIR_SLOT ? staging->chunk_bytes : sv_coll_rail_room(staging);
     return sv_wire_recv(coll->comm->wire, SV_WIRE_SETUP, taking->message, SV_COLL_HEAD_BYTES + room_bytes,
                         coll->all.ranks[taking->rank], data_tag(taking->slot), &taking->request);
 }
@@ -278,8 +277,8 @@ selvage_status_t sv_coll_taking_drain(selvage_coll_t *coll, sv_coll_taking_t *ta
     return test_request(coll, &taking->answering, NULL);
 }
 
-/* To those who may wait for a message of this rank, whichever it is: pairs are in the first slot and of all ranks, rails
-   in all of them and of a rank's own rail. Returns whether the wire is done with the word. */
+/* To those who may wait for a message of this rank, whichever it is: pairs are in the first slot and of all ranks,
+   rails in all of them and of a rank's own rail. Returns whether the wire is done with the word. */
 static bool send_abort(selvage_coll_t *coll, selvage_status_t status)
 {
     sv_coll_word_t *word = &coll->arena->staging->word;
@@ -319,16 +318,22 @@ static bool withdraw_taking(selvage_coll_t *coll, sv_coll_taking_t *taking)
     return cancel_request(coll->comm->wire, &taking->request) && answered;
 }
 
+static bool withdraw_slot(selvage_coll_t *coll, sv_coll_rail_slot_t *slot)
+{
+    bool drained = withdraw_taking(coll, &slot->taking);
+    for (unsigned i = 0; i < slot->nsendings; i++)
+        drained &= withdraw_sending(coll, &slot->sending[i]);
+    return drained;
+}
+
 void sv_coll_message_give_up(selvage_coll_t *coll, selvage_status_t status)
 {
     sv_coll_staging_t *staging = coll->arena->staging;
     bool drained = withdraw_sending(coll, &staging->sending);
     drained &= withdraw_taking(coll, &staging->taking);
     for (unsigned s = 0; s < SV_COLL_RAIL_SLOTS; s++) {
-        drained &= withdraw_sending(coll, &staging->up[s].sending);
-        drained &= withdraw_taking(coll, &staging->up[s].taking);
-        drained &= withdraw_sending(coll, &staging->down[s].sending);
-        drained &= withdraw_taking(coll, &staging->down[s].taking);
+        drained &= withdraw_slot(coll, &staging->up[s]);
+        drained &= withdraw_slot(coll, &staging->down[s]);
     }
     drained &= send_abort(coll, status);
     staging->set_aside |= !drained;

@@ -4,14 +4,16 @@
  * other) is divided among the rails, chunk by chunk:
  *
  *   collect   all ranks of a node -> the rank whose rail it is       in the order of ranks
- *   up        node 0 -> node 1 -> ... -> the last one                each adds its node's sum after what it is sent
- *   down      the last node -> ... -> node 0, or where it belongs
+ *   up        each adds its node's sum after what it is sent; the last one divides
+ *   down      the result, to where it belongs
  *   spread    the rank whose rail it is -> all ranks of its node, or the root
  *
  * So an element is always added in the same order: on a node by rank, then over nodes by node. What the result is does
- * not depend on sizes, chunks, routes or time; it is the same on all ranks, and rounded once on each node. In a chain
- * each node sends and receives each byte once in either direction, so it takes the time of one vector on the wire, where
- * a ring takes that of two in the limit. The last node divides.
+ * not depend on sizes, chunks, routes or time; it is the same on all ranks, and rounded once on each node.
+ *
+ * Among a few nodes a piece is sent to the node that adds it, and from there to all: two steps, in which each node
+ * sends 2 (n - 1) / n of the vector, as in a ring. Among many, and to one root, sums go from node 0 to node 1 and so
+ * on, and results back, so that a rank has two neighbours, whatever n is.
  */
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
@@ -21,16 +23,32 @@ static uint64_t vector_bytes(const sv_coll_plan_t *plan)
     return plan->call->count * plan->element_bytes;
 }
 
+/* The own share of a piece. */
+static const uint8_t *find_share(const sv_coll_plan_t *plan, uint64_t row, uint64_t at)
+{
+    return plan->collect ? sv_coll_plan_collected(plan, row) : (const uint8_t *)plan->call->send + at;
+}
+
 /* The sum of a piece goes up from node to node. */
 static void describe_chain(const sv_coll_plan_t *plan, uint64_t row, int rail, sv_coll_row_t *row_out)
 {
     const sv_coll_node_set_t *node_set = plan->coll->node_set;
     const int mine = node_set->mine, last = node_set->nnodes - 1;
-    row_out->own = plan->collect ? sv_coll_plan_collected(plan, row)
-                                 : (const uint8_t *)plan->call->send + row_out->at;
+    row_out->own = find_share(plan, row, row_out->at);
     row_out->from = mine > 0 ? sv_coll_plan_rank(plan, mine - 1, rail) : -1;
     row_out->to = mine < last ? sv_coll_plan_rank(plan, mine + 1, rail) : -1;
     row_out->ends = mine == last;
+}
+
+/* All shares go to one node. */
+static void describe_star(const sv_coll_plan_t *plan, uint64_t row, int rail, int node, sv_coll_row_t *row_out)
+{
+    row_out->own = find_share(plan, row, row_out->at);
+    row_out->ends = plan->coll->node_set->mine == node;
+    if (row_out->ends)
+        row_out->from = SV_COLL_ALL_NODES;
+    else
+        row_out->to = sv_coll_plan_rank(plan, node, rail);
 }
 
 /* Node sums of pieces, each to the rank whose rail it is. */
@@ -85,10 +103,13 @@ static void describe_all_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_col
     if (plan->mine < 0)
         return;
     row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, vector_bytes(plan), &row_out->at);
-    describe_chain(plan, row, plan->mine, row_out);
+    if (plan->direct) /* nodes take turns to add */
+        describe_star(plan, row, plan->mine, (int)(row % (uint64_t)plan->coll->node_set->nnodes), row_out);
+    else
+        describe_chain(plan, row, plan->mine, row_out);
     if (!row_out->ends)
         row_out->source = row_out->to;
-    row_out->next = row_out->from;
+    row_out->next = !plan->direct ? row_out->from : row_out->ends ? SV_COLL_ALL_NODES : -1;
     row_out->put = (uint8_t *)plan->call->recv + row_out->at;
 }
 
@@ -155,26 +176,30 @@ static selvage_status_t collect_blocks(const sv_coll_plan_t *plan, uint64_t row)
     return launch_sums(plan, row, at, bytes);
 }
 
-/* From the last node a piece goes straight to the rank that gets it, which may have no rail. */
+/* Where it was added, on the last node or that of the rank that gets it, a piece goes straight to that rank, which may
+   have no rail. */
 static void describe_reduce_scatter(const sv_coll_plan_t *plan, uint64_t row, sv_coll_row_t *row_out)
 {
     const selvage_coll_t *coll = plan->coll;
     const sv_coll_node_set_t *node_set = coll->node_set;
-    const int last = node_set->nnodes - 1, rail = node_set->inner[coll->rank] % plan->rails;
+    const int rail = node_set->inner[coll->rank] % plan->rails;
     const uint64_t block = vector_bytes(plan), own_block = block * (uint64_t)coll->rank;
     int rank;
     *row_out = (sv_coll_row_t){.from = -1, .to = -1, .source = -1, .next = -1};
     row_out->bytes = sv_coll_plan_block(plan, row, rail, &rank, &row_out->at);
     if (row_out->bytes == 0)
         return;
-    if (plan->mine >= 0)
+    const int adds = plan->direct ? node_set->node[rank] : node_set->nnodes - 1;
+    if (plan->mine >= 0 && plan->direct)
+        describe_star(plan, row, rail, adds, row_out);
+    else if (plan->mine >= 0)
         describe_chain(plan, row, rail, row_out);
     if (row_out->ends && rank != coll->rank)
         row_out->next = rank;
     if (rank != coll->rank)
         return;
     if (!row_out->ends)
-        row_out->source = sv_coll_plan_rank(plan, last, rail);
+        row_out->source = sv_coll_plan_rank(plan, adds, rail);
     row_out->put = (uint8_t *)plan->call->recv + (row_out->at - own_block);
 }
 

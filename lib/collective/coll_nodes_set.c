@@ -13,7 +13,7 @@ enum {
     UNIT = 256,
     MESSAGE_BYTES = UNIT + SV_COLL_RAIL_CHUNK_BYTES,     /* its head is at the end of the first unit ... */
     HEAD_AT = UNIT - SV_COLL_HEAD_BYTES,                 /* ... so that its bytes are aligned */
-    SLOT_MESSAGES = 3,                                   /* up has two */
+    SLOT_MESSAGES = 4,                                   /* up has three */
     PAIR_BYTES = UNIT + SV_COLL_CHUNK_BYTES
 };
 _Static_assert(SLOT_MESSAGES * SV_COLL_RAIL_SLOTS * MESSAGE_BYTES >= 2 * PAIR_BYTES, "pairs lie in the same memory");
@@ -76,6 +76,7 @@ static selvage_status_t fill_staging(sv_coll_arena_t *arena, sv_coll_staging_t *
         SV_TRY(fill_slot(dev, &staging->up[s], memory, device));
         SV_TRY(fill_slot(dev, &staging->down[s], memory + MESSAGE_BYTES, device + SV_COLL_RAIL_CHUNK_BYTES));
         staging->up[s].out = memory + 2 * MESSAGE_BYTES + HEAD_AT;
+        staging->up[s].other = memory + 3 * MESSAGE_BYTES + HEAD_AT;
         SV_TRY(SV_DEVICE_CALL(dev, event_create, &staging->spread[s]));
     }
     for (unsigned i = 0; i < SV_COLL_RAIL_AHEAD; i++)

@@ -4,19 +4,19 @@
  * vector, and each rank describes what it does with its piece:
  *
  *   collect   kernels of the node      its ranks' shares -> the rank whose rail carries the piece
- *   up        device -> host           own share; a sum from the node before is added to it, and it goes on
+ *   up        device -> host           own share; sums from other nodes are added to it, and it goes on
  *   down      host -> device           the result, from another node or from `up`, goes on and is put in its place
  *   spread    kernels of the node      the rank that got the piece -> all ranks
  *
  * Up to SV_COLL_RAIL_SLOTS rows are in each of up and down at a time, so that copies, both ways of the wire, sums and
  * the node's kernels overlap. A row takes slot row % SV_COLL_RAIL_SLOTS.
  *
- * Why it ends. All ranks of a node enqueue the same kernels in one order: collect(row) for SV_COLL_RAIL_AHEAD rows, then
- * by turns spread and collect. Copies have streams of their own, and never wait for a kernel of a later row. What a row
- * waits for is an earlier step of its own, or its slot, which is free when a step of the row SV_COLL_RAIL_SLOTS before it
- * has ended. A kernel spread(row) comes after collect(row + SV_COLL_RAIL_AHEAD - 1) on the stream, which waits for
- * up(row + SV_COLL_RAIL_AHEAD - 1 - SV_COLL_RAIL_SLOTS), and that for spread(row - 1) at most, because
- * SV_COLL_RAIL_AHEAD is 2 * SV_COLL_RAIL_SLOTS. So every wait is for something lower in a fixed order.
+ * Why it ends. All ranks of a node enqueue the same kernels in one order: collect(row) for AHEAD rows, then by turns
+ * spread and collect. Copies have streams of their own, and never wait for a kernel of a later row. What a row waits
+ * for is an earlier step of its own, or its slot, which is free when a step of the row SLOTS before it has ended. A
+ * kernel spread(row) comes after collect(row + AHEAD - 1) on the stream, which waits for up(row + AHEAD - 1 - SLOTS),
+ * and that for spread(row - 1) at most, because AHEAD is 2 * SLOTS. So every wait is for something lower in a fixed
+ * order.
  *
  * The arena owns the slots; one call at a time is in them. It runs where the engine lives.
  */
@@ -49,19 +49,32 @@ static sv_device_t *device_of(const rails_run_t *run)
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
 /*
- * With chunks of c bytes of n, over h steps of the chain, each with a delay of a, and a wire of b bytes a second, a call
- * takes (n / c + h) * (c / b + a), which is least for c = sqrt(n * a * b / h). a * b / h is 4 KiB for what is usual: 5 us
- * and 10 GB/s, or 100 us and 0.5 GB/s, and about ten steps.
+ * With chunks of c bytes of n, over h steps from node to node, each with a delay of a, and a wire of b bytes a second,
+ * a call takes (n / c + h) * (c / b + a), which is least for c = sqrt(n * a * b / h). Messages of 64 KiB and more cost
+ * MPI a handshake, which waits in the same queues as the data: on links of 0.2 to 1 Gbit/s chunks just below were the
+ * best for 1 to 16 MiB. Of a direct exchange there are two chunks for each node at least, so that all have the same to
+ * do.
  */
-static uint64_t choose_chunk_bytes(const sv_coll_staging_t *staging, uint64_t rail_bytes)
+static uint64_t choose_chunk_bytes(const sv_coll_plan_t *plan, uint64_t rail_bytes)
 {
-    const double product_bytes = 4096;
-    const uint64_t least = 16 << 10, best = (uint64_t)sqrt((double)rail_bytes * product_bytes);
-    uint64_t most = staging->chunk_bytes < SV_COLL_RAIL_CHUNK_BYTES ? staging->chunk_bytes : SV_COLL_RAIL_CHUNK_BYTES;
-    uint64_t bytes = best > least ? best : least;
+    const sv_coll_staging_t *staging = plan->coll->arena->staging;
+    const uint64_t nnodes = (uint64_t)plan->coll->node_set->nnodes, eager = 60 << 10, least = 16 << 10;
+    const double delay_bytes = 1024; /* a * b / h */
+    const uint64_t most = sv_coll_rail_room(staging), best = (uint64_t)sqrt((double)rail_bytes * delay_bytes);
+    uint64_t bytes = best > eager ? best : eager;
+    if (plan->direct && bytes > rail_bytes / (2 * nnodes))
+        bytes = rail_bytes / (2 * nnodes);
+    bytes = bytes > least ? bytes : least;
     bytes = bytes > rail_bytes ? rail_bytes : bytes;
     bytes = (bytes + CHUNK_UNIT - 1) / CHUNK_UNIT * CHUNK_UNIT;
     return bytes < CHUNK_UNIT ? CHUNK_UNIT : bytes < most ? bytes : most;
+}
+
+/* More nodes than that have no room for each other's messages. */
+static bool is_direct(const selvage_coll_t *coll)
+{
+    return coll->comm->config.coll_internode != SV_CONFIG_COLL_INTERNODE_CHAIN &&
+           coll->node_set->nnodes <= SV_COLL_DIRECT_NODES;
 }
 
 static void begin_plan(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_coll_call_t *call)
@@ -69,7 +82,8 @@ static void begin_plan(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_coll
     const sv_coll_node_set_t *node_set = coll->node_set;
     const int inner = node_set->inner[coll->rank];
     *plan = (sv_coll_plan_t){.coll = coll, .call = call, .element_bytes = selvage_type_bytes(call->type),
-                             .rails = node_set->rails, .mine = inner < node_set->rails ? inner : -1, .groups = 1};
+                             .rails = node_set->rails, .mine = inner < node_set->rails ? inner : -1, .groups = 1,
+                             .direct = is_direct(coll)};
 }
 
 static uint64_t divide_up(uint64_t number, uint64_t by)
@@ -81,7 +95,7 @@ void sv_coll_plan_begin(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_col
 {
     begin_plan(plan, coll, call);
     const uint64_t rails = (uint64_t)plan->rails;
-    plan->chunk_bytes = choose_chunk_bytes(coll->arena->staging, divide_up(bytes, rails));
+    plan->chunk_bytes = choose_chunk_bytes(plan, divide_up(bytes, rails));
     plan->rows = divide_up(bytes, rails * plan->chunk_bytes);
 }
 
@@ -101,7 +115,7 @@ void sv_coll_plan_begin_blocks(sv_coll_plan_t *plan, selvage_coll_t *coll, const
         plan->groups = groups > plan->groups ? groups : plan->groups;
     }
     const uint64_t block = call->count * plan->element_bytes, turns = (uint64_t)(node_set->nnodes * plan->groups);
-    const uint64_t chunk_bytes = choose_chunk_bytes(coll->arena->staging, block * turns);
+    const uint64_t chunk_bytes = choose_chunk_bytes(plan, block * turns);
     const uint64_t least = divide_up(block, CHUNK_UNIT) * CHUNK_UNIT; /* more than a block is no use */
     plan->chunk_bytes = chunk_bytes < least ? chunk_bytes : least;
     plan->rows = turns * divide_up(block, plan->chunk_bytes);
@@ -147,6 +161,40 @@ static selvage_status_t poll_copy(const rails_run_t *run, const sv_coll_rail_slo
     return sv_coll_check(run->coll);
 }
 
+static unsigned slot_of(uint64_t row)
+{
+    return SV_COLL_FIRST_SLOT + (unsigned)(row % SLOTS);
+}
+
+static selvage_status_t take_share(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row, uint8_t *message,
+                                   int rank)
+{
+    return sv_coll_taking_start(run->coll, &slot->taking, run->plan->call, message, slot->row.at, slot->row.bytes, rank,
+                                slot_of(row));
+}
+
+static selvage_status_t send_piece(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row,
+                                   const uint8_t *message, int rank)
+{
+    return sv_coll_sending_start(run->coll, &slot->sending[slot->nsendings++], message, rank, slot_of(row));
+}
+
+/* SUCCESS: all of them have taken it. */
+static selvage_status_t drive_pieces(rails_run_t *run, sv_coll_rail_slot_t *slot)
+{
+    selvage_status_t all = SELVAGE_SUCCESS;
+    for (unsigned i = 0; i < slot->nsendings; i++) {
+        selvage_status_t status = sv_coll_sending_drive(run->coll, &slot->sending[i]);
+        if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS)
+            return status;
+        if (status == SELVAGE_IN_PROGRESS) {
+            run->awaited = slot->sending[i].rank;
+            all = status;
+        }
+    }
+    return all;
+}
+
 /* The row's kernels are enqueued: its own share is copied after them, and a sum may come meanwhile. */
 static selvage_status_t begin_up(rails_run_t *run, uint64_t row)
 {
@@ -157,9 +205,14 @@ static selvage_status_t begin_up(rails_run_t *run, uint64_t row)
     run->plan->describe(run->plan, row, what);
     if (what->bytes == 0 || !what->own)
         return SELVAGE_SUCCESS;
+    slot->sum = NULL;
+    slot->node = 0;
+    slot->nsendings = 0;
     if (what->from >= 0)
-        SV_TRY(sv_coll_taking_start(run->coll, &slot->taking, run->plan->call, slot->in, what->at, what->bytes,
-                                    what->from, SV_COLL_FIRST_SLOT + (unsigned)(row % SLOTS)));
+        SV_TRY(take_share(run, slot, row, slot->in, what->from));
+    if (what->from == SV_COLL_ALL_NODES)
+        SV_TRY(take_share(run, slot, row, slot->in,
+                          sv_coll_plan_rank(run->plan, run->coll->node_set->mine == 0 ? 1 : 0, run->plan->mine)));
     if (run->plan->collect)
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, run->staging->collected[row % AHEAD]));
     SV_TRY(SV_DEVICE_CALL(dev, copy_async, slot->out + SV_COLL_HEAD_BYTES, what->own, what->bytes, SV_COPY_D2H,
@@ -168,12 +221,37 @@ static selvage_status_t begin_up(rails_run_t *run, uint64_t row)
     return SV_DEVICE_CALL(dev, event_record, slot->copied, stream);
 }
 
-static void add_sum(const rails_run_t *run, const sv_coll_rail_slot_t *slot)
+/* Adds a message to what there is, in its place: what there is comes first. */
+static void add_share(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t *message, bool is_last)
 {
     const sv_coll_call_t *call = run->plan->call;
-    const unsigned divisor = slot->row.ends && (call->flags & SV_COLL_DIVIDE) ? (unsigned)run->coll->size : 0;
-    sv_coll_pass_host(slot->out + SV_COLL_HEAD_BYTES, slot->in + SV_COLL_HEAD_BYTES, slot->row.bytes, call->type,
-                      call->op, divisor);
+    const unsigned divisor = is_last && (call->flags & SV_COLL_DIVIDE) ? (unsigned)run->coll->size : 0;
+    if (slot->sum)
+        sv_coll_pass_host(message + SV_COLL_HEAD_BYTES, slot->sum + SV_COLL_HEAD_BYTES, slot->row.bytes, call->type,
+                          call->op, divisor);
+    slot->sum = message;
+}
+
+/* The shares of all nodes, in their order; while one comes, the sum so far is in another message. */
+static selvage_status_t add_all_shares(rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row)
+{
+    const int mine = run->coll->node_set->mine, end = run->coll->node_set->nnodes;
+    for (; slot->node < end; slot->node++) {
+        if (slot->node == mine) {
+            add_share(run, slot, slot->out, mine == end - 1);
+            continue;
+        }
+        run->awaited = slot->taking.rank;
+        SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
+        SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
+        add_share(run, slot, slot->taking.message, slot->node == end - 1);
+        run->moved = true;
+        const int after = slot->node + 1 == mine ? mine + 1 : slot->node + 1;
+        if (after < end)
+            SV_TRY(take_share(run, slot, row, slot->sum == slot->in ? slot->other : slot->in,
+                              sv_coll_plan_rank(run->plan, after, run->plan->mine)));
+    }
+    return SELVAGE_SUCCESS;
 }
 
 /* SUCCESS: the state is the next one. */
@@ -186,21 +264,24 @@ static selvage_status_t step_up(rails_run_t *run, sv_coll_rail_slot_t *slot, uin
         slot->state = SV_COLL_SLOT_TAKE;
         return SELVAGE_SUCCESS;
     case SV_COLL_SLOT_TAKE:
-        run->awaited = what->from;
-        if (what->from >= 0) {
-            SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
-            add_sum(run, slot);
+        if (what->from == SV_COLL_ALL_NODES) {
+            SV_TRY(add_all_shares(run, slot, row));
+        } else {
+            if (what->from >= 0) {
+                run->awaited = what->from;
+                SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
+                slot->sum = slot->in;
+            }
+            add_share(run, slot, slot->out, what->ends);
         }
         if (what->to >= 0) {
-            sv_coll_message_write(run->coll, run->plan->call, slot->out, what->at, what->bytes);
-            SV_TRY(sv_coll_sending_start(run->coll, &slot->sending, slot->out, what->to,
-                                         SV_COLL_FIRST_SLOT + (unsigned)(row % SLOTS)));
+            sv_coll_message_write(run->coll, run->plan->call, slot->sum, what->at, what->bytes);
+            SV_TRY(send_piece(run, slot, row, slot->sum, what->to));
         }
         slot->state = what->ends ? SV_COLL_SLOT_RESULT : SV_COLL_SLOT_SEND;
         return SELVAGE_SUCCESS;
     case SV_COLL_SLOT_SEND:
-        run->awaited = what->to;
-        SV_TRY(sv_coll_sending_drive(run->coll, &slot->sending));
+        SV_TRY(drive_pieces(run, slot));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
         slot->state = SV_COLL_SLOT_DONE;
         return SELVAGE_SUCCESS;
@@ -232,10 +313,8 @@ static selvage_status_t begin_down(rails_run_t *run, uint64_t row)
         return SELVAGE_SUCCESS;
     slot->state = SV_COLL_SLOT_TAKE;
     slot->putting = what->put != NULL;
-    return what->source < 0 ? SELVAGE_SUCCESS
-                            : sv_coll_taking_start(run->coll, &slot->taking, run->plan->call, slot->in, what->at,
-                                                   what->bytes, what->source,
-                                                   SV_COLL_FIRST_SLOT + (unsigned)(row % SLOTS));
+    slot->nsendings = 0;
+    return what->source < 0 ? SELVAGE_SUCCESS : take_share(run, slot, row, slot->in, what->source);
 }
 
 /* The message with the result, or NULL: it is not there yet. */
@@ -247,8 +326,25 @@ static selvage_status_t find_result(rails_run_t *run, sv_coll_rail_slot_t *slot,
         *message_out = slot->in;
         return sv_coll_taking_drive(run->coll, &slot->taking);
     }
-    *message_out = above->out;
+    *message_out = above->sum;
     return row < run->collects && above->state == SV_COLL_SLOT_RESULT ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
+}
+
+/* The result, as this rank's message: its head says who sent it. */
+static selvage_status_t pass_on(rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row, uint8_t *message)
+{
+    const sv_coll_row_t *what = &slot->row;
+    const sv_coll_node_set_t *node_set = run->coll->node_set;
+    if (what->next == -1)
+        return SELVAGE_SUCCESS;
+    sv_coll_message_write(run->coll, run->plan->call, message, what->at, what->bytes);
+    if (what->next >= 0)
+        return send_piece(run, slot, row, message, what->next);
+    for (int k = 1; k < node_set->nnodes; k++) {
+        const int node = (node_set->mine + k) % node_set->nnodes;
+        SV_TRY(send_piece(run, slot, row, message, sv_coll_plan_rank(run->plan, node, run->plan->mine)));
+    }
+    return SELVAGE_SUCCESS;
 }
 
 static selvage_status_t step_down(rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row)
@@ -259,11 +355,7 @@ static selvage_status_t step_down(rails_run_t *run, sv_coll_rail_slot_t *slot, u
     switch (slot->state) {
     case SV_COLL_SLOT_TAKE:
         SV_TRY(find_result(run, slot, row, &message));
-        if (what->next >= 0) { /* as this rank's message: its head says who sent it */
-            sv_coll_message_write(run->coll, run->plan->call, message, what->at, what->bytes);
-            SV_TRY(sv_coll_sending_start(run->coll, &slot->sending, message, what->next,
-                                         SV_COLL_FIRST_SLOT + (unsigned)(row % SLOTS)));
-        }
+        SV_TRY(pass_on(run, slot, row, message));
         if (what->put) {
             SV_TRY(SV_DEVICE_CALL(dev, copy_async, what->put, message + SV_COLL_HEAD_BYTES, what->bytes, SV_COPY_H2D,
                                   run->staging->down_stream));
@@ -277,10 +369,7 @@ static selvage_status_t step_down(rails_run_t *run, sv_coll_rail_slot_t *slot, u
             slot->putting = false;
             run->moved = true;
         }
-        if (what->next >= 0) {
-            run->awaited = what->next;
-            SV_TRY(sv_coll_sending_drive(run->coll, &slot->sending));
-        }
+        SV_TRY(drive_pieces(run, slot));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
         if (what->source < 0)
             run->staging->up[row % SLOTS].state = SV_COLL_SLOT_DONE;

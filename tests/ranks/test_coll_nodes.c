@@ -95,7 +95,7 @@ static void test_cases(void)
         long failed = atomic_load(&check_failed_);
         job_t job = {.stride = stride, .first = (w * 4) % stride, .chunk_bytes = w % 2 ? TINY_CHUNK : 0,
                      .seed = w < WORLDS ? 0 : w};
-        local_ranks_env(w % 3 == 2 ? "COLL_CHECKSUM=on" : w % 3 == 1 ? "PROGRESS=thread" : "");
+        local_ranks_env(w % 3 == 2 ? "COLL_INTERNODE=chain" : w % 3 == 1 ? "PROGRESS=thread" : "");
         local_ranks_run(&(local_run_t){.size = world[0], .ranks_per_node = world[1], .body = run_cases, .arg = &job});
         if (atomic_load(&check_failed_) != failed)
             fprintf(stderr, "world %u: %d ranks, %d per node\n", w, world[0], world[1]);
@@ -122,13 +122,15 @@ static void run_large(local_rank_t *self)
     selvage_coll_destroy(coll);
 }
 
-/* The bits of sums that depend on the order are the same on all ranks, and once more the same. */
+/* The bits of sums that depend on the order are the same on all ranks, once more the same, and by either way and in
+   chunks of either size. */
 static void run_same(local_rank_t *self)
 {
     job_t *job = self->arg;
     coll_try_t try;
     size_t bytes;
-    selvage_coll_t *coll = create(self, TINY_CHUNK);
+    static uint64_t digest; /* of the run before */
+    selvage_coll_t *coll = create(self, job->chunk_bytes);
     coll_case_t what = {.call = COLL_ALL_REDUCE, .count = 1999, .any_order = true};
     what.terms = (coll_terms_t){.type = SELVAGE_BFLOAT16, .op = SELVAGE_OP_SUM, .values = COLL_ORDERED,
                                 .nranks = self->size, .seed = 5};
@@ -142,6 +144,11 @@ static void run_same(local_rank_t *self)
         }
         local_ranks_barrier(self);
         CHECK(memcmp(output, job->outputs[0], bytes) == 0);
+    }
+    if (self->rank == 0) {
+        const uint64_t own = sv_digest_sum(1, 0, job->outputs[0], bytes);
+        CHECK(digest == 0 || digest == own);
+        digest = own;
     }
     local_ranks_barrier(self);
     free(job->outputs[self->rank]);
@@ -448,6 +455,15 @@ static void run(int size, int ranks_per_node, void (*body)(local_rank_t *self), 
         fprintf(stderr, "%d ranks, %d per node, %s\n", size, ranks_per_node, environment);
 }
 
+static void run_all_same(void)
+{
+    for (int way = 0; way < 4; way++) {
+        job_t job = {.chunk_bytes = way % 2 ? TINY_CHUNK : 0};
+        local_ranks_env(way < 2 ? "" : "COLL_INTERNODE=chain");
+        local_ranks_run(&(local_run_t){.size = 5, .ranks_per_node = 2, .body = run_same, .arg = &job});
+    }
+}
+
 static void run_bad(int size, int ranks_per_node, void (*body)(local_rank_t *self), int kind, const char *environment)
 {
     job_t job = {.kind = kind};
@@ -460,7 +476,8 @@ int main(void)
 {
     test_cases();
     run(3, 2, run_large, "");
-    run(5, 2, run_same, "");
+    run(3, 1, run_large, "COLL_INTERNODE=chain");
+    run_all_same();
     run(4, 2, run_groups, "");
     run(5, 3, run_groups, "PROGRESS=thread");
     run(6, 2, run_splits, "");
@@ -473,6 +490,7 @@ int main(void)
     run_bad(4, 2, run_damage, 0, "TIMEOUT_S=20");
     run_bad(4, 2, run_mended, 0, "TIMEOUT_S=20");
     run_bad(3, 1, run_mended, 0, "TIMEOUT_S=20");
+    run_bad(6, 1, run_mended, 0, "TIMEOUT_S=20 COLL_INTERNODE=chain");
     run_bad(4, 2, run_abort, 0, "TIMEOUT_S=20");
     return check_report("test_coll_nodes");
 }
