@@ -3,7 +3,7 @@
  * Communicators that span nodes. A call is made of calls of the device among the ranks of each node, and of host
  * messages between nodes, chunk by chunk through pinned memory; it blocks until it is through.
  *
- *   coll_nodes.c --> coll_nodes_reduce.c, coll_nodes_copy.c --> coll_rails.c    calls of all ranks, and what drives them
+ *   coll_nodes.c --> coll_nodes_reduce.c, coll_nodes_copy.c --> coll_rails.c    calls of all ranks; what drives them
  *       |       `--> coll_nodes_pairs.c                            |            sends and receives
  *       |                 `--> coll_nodes_message.c <--------------'            messages, answers
  *       `-----------------> coll_nodes_set.c                                    who is on which node; memory
@@ -181,8 +181,9 @@ typedef struct sv_coll_plan {
     int rails, mine;           /* how many there are, and this rank's; -1: it carries nothing */
     int groups;                /* of blocks: so many ranks of a node share a rail at most */
     bool direct;               /* few nodes */
+    bool launched;             /* something was, before the rows */
     void (*describe)(const struct sv_coll_plan *plan, uint64_t row, sv_coll_row_t *row_out);
-    /* Enqueue a row's calls among the ranks of this node before and after it goes between nodes; NULL: there are none. */
+    /* Enqueue a row's calls among the ranks of this node before and after it goes between nodes; NULL: none. */
     selvage_status_t (*collect)(const struct sv_coll_plan *plan, uint64_t row);
     selvage_status_t (*spread)(const struct sv_coll_plan *plan, uint64_t row);
 } sv_coll_plan_t;

@@ -98,13 +98,14 @@ selvage_status_t sv_coll_plan_spread_vector(const sv_coll_plan_t *plan, uint64_t
     selvage_coll_t *coll = plan->coll;
     const sv_coll_node_set_t *node_set = coll->node_set;
     sv_coll_call_t calls[SV_COLL_RANKS];
-    uint64_t at[SV_COLL_RANKS], bytes[SV_COLL_RANKS];
+    uint64_t at[SV_COLL_RANKS] = {0}, bytes[SV_COLL_RANKS] = {0};
     unsigned ncalls = 0;
     if (plan->call->call == SV_COLL_BROADCAST && node_set->node[plan->call->root] == node_set->mine)
         return SELVAGE_SUCCESS;
-    for (int rail = 0; rail < plan->rails; rail++)
+    const int last = plan->rails - 1;
+    for (int rail = 0; rail <= last; rail++)
         bytes[rail] = sv_coll_plan_piece(plan, row, rail, block_bytes(plan), &at[rail]);
-    if (plan->rails == (int)coll->dev.n && bytes[plan->rails - 1] == bytes[0]) { /* equal pieces are one call */
+    if (last + 1 == (int)coll->dev.n && bytes[last] == bytes[0]) { /* equal pieces are one call */
         calls[0] = make_inner(plan, SV_COLL_ALL_GATHER, -1, bytes[0]);
         calls[0].send = (const uint8_t *)plan->call->recv + at[plan->mine];
         calls[0].recv = (uint8_t *)plan->call->recv + at[0];
@@ -134,6 +135,7 @@ selvage_status_t sv_coll_nodes_broadcast(selvage_coll_t *coll, const sv_coll_cal
         sv_coll_call_t inner = make_inner(&plan, SV_COLL_BROADCAST, coll->node_set->inner[call->root], bytes);
         inner.send = call->send;
         inner.recv = call->recv;
+        plan.launched = true;
         SV_TRY(sv_coll_launch(coll->node_set->part, &inner, 1));
     }
     return sv_coll_plan_run(&plan);
@@ -225,6 +227,7 @@ selvage_status_t sv_coll_nodes_all_gather(selvage_coll_t *coll, const sv_coll_ca
     plan.describe = describe_all_gather;
     plan.collect = plan.groups > 1 ? collect_from_others : NULL;
     plan.spread = coll->dev.n > 1 ? spread_blocks : NULL;
+    plan.launched = true;
     SV_TRY(gather_on_node(&plan));
     return sv_coll_plan_run(&plan);
 }

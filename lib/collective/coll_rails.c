@@ -16,7 +16,8 @@
  * for is an earlier step of its own, or its slot, which is free when a step of the row SLOTS before it has ended. A
  * kernel spread(row) comes after collect(row + AHEAD - 1) on the stream, which waits for up(row + AHEAD - 1 - SLOTS),
  * and that for spread(row - 1) at most, because AHEAD is 2 * SLOTS. So every wait is for something lower in a fixed
- * order.
+ * order. Where there are
+ * no more rows than slots, nothing waits for a slot, and one stream has it all.
  *
  * The arena owns the slots; one call at a time is in them. It runs where the engine lives.
  */
@@ -39,6 +40,7 @@ typedef struct rails_run {
     uint64_t down_end;             /* rows from there have not begun down */
     bool moved;                    /* in this turn */
     int awaited;                   /* a rank that is waited for */
+    bool is_short;                 /* each slot is used once: copies go with the kernels, on their stream */
 } rails_run_t;
 
 static sv_device_t *device_of(const rails_run_t *run)
@@ -200,7 +202,7 @@ static selvage_status_t begin_up(rails_run_t *run, uint64_t row)
 {
     sv_coll_rail_slot_t *slot = &run->staging->up[row % SLOTS];
     sv_device_t *dev = device_of(run);
-    void *stream = run->staging->up_stream;
+    void *stream = run->is_short ? run->coll->arena->stream : run->staging->up_stream;
     sv_coll_row_t *what = &slot->row;
     run->plan->describe(run->plan, row, what);
     if (what->bytes == 0 || !what->own)
@@ -213,7 +215,7 @@ static selvage_status_t begin_up(rails_run_t *run, uint64_t row)
     if (what->from == SV_COLL_ALL_NODES)
         SV_TRY(take_share(run, slot, row, slot->in,
                           sv_coll_plan_rank(run->plan, run->coll->node_set->mine == 0 ? 1 : 0, run->plan->mine)));
-    if (run->plan->collect)
+    if (run->plan->collect && !run->is_short)
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, run->staging->collected[row % AHEAD]));
     SV_TRY(SV_DEVICE_CALL(dev, copy_async, slot->out + SV_COLL_HEAD_BYTES, what->own, what->bytes, SV_COPY_D2H,
                           stream));
@@ -357,9 +359,12 @@ static selvage_status_t step_down(rails_run_t *run, sv_coll_rail_slot_t *slot, u
         SV_TRY(find_result(run, slot, row, &message));
         SV_TRY(pass_on(run, slot, row, message));
         if (what->put) {
+            void *stream = run->is_short ? run->coll->arena->stream : run->staging->down_stream;
             SV_TRY(SV_DEVICE_CALL(dev, copy_async, what->put, message + SV_COLL_HEAD_BYTES, what->bytes, SV_COPY_H2D,
-                                  run->staging->down_stream));
-            SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->copied, run->staging->down_stream));
+                                  stream));
+            slot->putting = !run->is_short; /* else its end is that of the stream */
+            if (slot->putting)
+                SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->copied, stream));
         }
         slot->state = SV_COLL_SLOT_SEND;
         return SELVAGE_SUCCESS;
@@ -396,7 +401,8 @@ static selvage_status_t try_collect(rails_run_t *run)
         if (row >= AHEAD)
             SV_TRY(SV_DEVICE_CALL(dev, event_query, event));
         SV_TRY(plan->collect(plan, row));
-        SV_TRY(SV_DEVICE_CALL(dev, event_record, event, run->coll->arena->stream));
+        if (!run->is_short)
+            SV_TRY(SV_DEVICE_CALL(dev, event_record, event, run->coll->arena->stream));
     }
     run->collects++;
     return begin_up(run, row);
@@ -419,9 +425,10 @@ static selvage_status_t try_spread(rails_run_t *run)
         (slot->state == SV_COLL_SLOT_TAKE || slot->putting))
         return SELVAGE_IN_PROGRESS;
     SV_TRY(run->plan->spread(run->plan, row));
-    SV_TRY(SV_DEVICE_CALL(device_of(run), event_record, run->staging->spread[row % SLOTS], run->coll->arena->stream));
     run->spreads++;
-    return SELVAGE_SUCCESS;
+    return run->is_short ? SELVAGE_SUCCESS
+                         : SV_DEVICE_CALL(device_of(run), event_record, run->staging->spread[row % SLOTS],
+                                          run->coll->arena->stream);
 }
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
@@ -478,7 +485,8 @@ static bool is_through(const rails_run_t *run)
 selvage_status_t sv_coll_plan_run(const sv_coll_plan_t *plan)
 {
     selvage_coll_t *coll = plan->coll;
-    rails_run_t run = {.plan = plan, .coll = coll, .staging = coll->arena->staging, .awaited = coll->rank};
+    rails_run_t run = {.plan = plan, .coll = coll, .staging = coll->arena->staging, .awaited = coll->rank,
+                       .is_short = plan->rows <= SLOTS};
     sv_deadline_t deadline;
     sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
     while (!is_through(&run)) {
@@ -489,5 +497,6 @@ selvage_status_t sv_coll_plan_run(const sv_coll_plan_t *plan)
         else
             SV_TRY(sv_coll_stage_turn(coll, &deadline, run.awaited));
     }
-    return sv_coll_stage_wait(coll);
+    return run.is_short || plan->launched || plan->collect || plan->spread ? sv_coll_stage_wait(coll)
+                                                                           : sv_coll_check(coll);
 }
