@@ -18,21 +18,16 @@
 
 #include "collective/coll_handle.h"
 
-enum { SV_COLL_CHUNK_BYTES = 4 << 20, SV_COLL_HEAD_BYTES = 64, SV_COLL_WORD_COPIES = 3 };
+enum { SV_COLL_HEAD_BYTES = 64, SV_COLL_WORD_COPIES = 3 };
 /* Rows of a call that are on their way at a time, and how many are begun on the device before the first has ended
    there; see coll_rails.c. */
-enum { SV_COLL_RAIL_SLOTS = 8, SV_COLL_RAIL_AHEAD = 2 * SV_COLL_RAIL_SLOTS, SV_COLL_RAIL_CHUNK_BYTES = 512 << 10 };
+enum { SV_COLL_RAIL_SLOTS = 8, SV_COLL_RAIL_AHEAD = 2 * SV_COLL_RAIL_SLOTS, SV_COLL_CHUNK_BYTES = 512 << 10 };
 /* Up to so many nodes exchange pieces with each other directly; more of them have two neighbours each. */
 enum { SV_COLL_DIRECT_NODES = 16, SV_COLL_ALL_NODES = -2 };
 
-/* On the set-up channel, after that of gatherings; messages match in order. Pairs have one pair of tags, and each slot
-   of rails has one: a message that is sent again is not taken for that of another slot. */
-enum {
-    SV_COLL_DATA_TAG = 6,
-    SV_COLL_PAIR_SLOT = 0,
-    SV_COLL_FIRST_SLOT,
-    SV_COLL_MESSAGE_SLOTS = SV_COLL_FIRST_SLOT + SV_COLL_RAIL_SLOTS
-};
+/* On the set-up channel, after that of gatherings; messages match in order. Each slot has a pair of tags: a message
+   that is sent again is not taken for that of another slot. */
+enum { SV_COLL_DATA_TAG = 6 };
 
 /* What precedes the bytes of a message, and says what they are. */
 typedef struct sv_coll_head {
@@ -61,6 +56,7 @@ typedef struct sv_coll_node_set {
     int *rank_at;              /* ranks by node, then by place; those of node k begin at first[k] */
     int *first;                /* of each node, and one more: the end */
     int rails;                 /* ranks of the smallest node */
+    uint32_t *sent, *received; /* chunks of sends to each rank, and of receives from it */
     uint32_t sequence;         /* of calls of all ranks */
 } sv_coll_node_set_t;
 
@@ -105,6 +101,8 @@ typedef enum sv_coll_slot_state {
 
 typedef struct sv_coll_rail_slot {
     sv_coll_row_t row;
+    const sv_coll_call_t *call; /* of a pair, */
+    unsigned tags;             /* and the slot whose tags it has */
     sv_coll_slot_state_t state;
     bool putting;              /* the copy to row.put is not complete */
     uint8_t *out, *in, *other; /* pinned: messages of a chunk, one from the own device, and one or two that come */
@@ -121,13 +119,11 @@ typedef struct sv_coll_rail_slot {
 typedef struct sv_coll_staging {
     uint64_t chunk_bytes;
     uint8_t *memory, *device;  /* owned; what is below lies in them */
-    uint8_t *out, *in;         /* pinned: messages of pairs, in the memory of those of the slots */
     sv_event_t *event;
     void *up_stream, *down_stream; /* copies out of the device, and into it: these never wait for a kernel */
     sv_coll_rail_slot_t up[SV_COLL_RAIL_SLOTS], down[SV_COLL_RAIL_SLOTS];
     sv_event_t *collected[SV_COLL_RAIL_AHEAD], *spread[SV_COLL_RAIL_SLOTS];
-    sv_coll_sending_t sending; /* of pairs */
-    sv_coll_taking_t taking;
+    bool pairs;                /* sends and receives are under way */
     sv_coll_word_t word;       /* the last one */
     uint64_t repaired;         /* messages that came damaged, and were asked for again */
     bool set_aside;            /* the wire may still use it: never freed */
@@ -136,7 +132,7 @@ typedef struct sv_coll_staging {
 /* A chunk of a rail at most. */
 static inline uint64_t sv_coll_rail_room(const sv_coll_staging_t *staging)
 {
-    return staging->chunk_bytes < SV_COLL_RAIL_CHUNK_BYTES ? staging->chunk_bytes : SV_COLL_RAIL_CHUNK_BYTES;
+    return staging->chunk_bytes;
 }
 
 /* coll_nodes_set.c: makes what a communicator that spans nodes needs. Local. Partner: sv_coll_node_set_free(). */

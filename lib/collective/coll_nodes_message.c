@@ -210,8 +210,7 @@ static selvage_status_t verify_message(const selvage_coll_t *coll, const uint8_t
 /* There is room for a whole chunk, so that another message than the one that is wanted can be told from it. */
 static selvage_status_t post_data(const selvage_coll_t *coll, sv_coll_taking_t *taking)
 {
-    const sv_coll_staging_t *staging = coll->arena->staging;
-    const uint64_t room_bytes = taking->slot == SV_COLL_PAIR_SLOT ? staging->chunk_bytes : sv_coll_rail_room(staging);
+    const uint64_t room_bytes = sv_coll_rail_room(coll->arena->staging);
     return sv_wire_recv(coll->comm->wire, SV_WIRE_SETUP, taking->message, SV_COLL_HEAD_BYTES + room_bytes,
                         coll->all.ranks[taking->rank], data_tag(taking->slot), &taking->request);
 }
@@ -277,8 +276,8 @@ selvage_status_t sv_coll_taking_drain(selvage_coll_t *coll, sv_coll_taking_t *ta
     return test_request(coll, &taking->answering, NULL);
 }
 
-/* To those who may wait for a message of this rank, whichever it is: pairs are in the first slot and of all ranks,
-   rails in all of them and of a rank's own rail. Returns whether the wire is done with the word. */
+/* To those who may wait for a message of this rank, whichever it is: in rows a rank's own rail, of pairs any rank.
+   Returns whether the wire is done with the word. */
 static bool send_abort(selvage_coll_t *coll, selvage_status_t status)
 {
     sv_coll_word_t *word = &coll->arena->staging->word;
@@ -288,8 +287,8 @@ static bool send_abort(selvage_coll_t *coll, selvage_status_t status)
     write_word(coll, word, (sv_coll_head_t){.communicator = coll->number, .status = status});
     for (int r = 0; r < coll->size; r++) {
         const bool on_rail = (node_set->inner[r] - node_set->inner[coll->rank]) % node_set->rails == 0;
-        const int slots = on_rail ? SV_COLL_MESSAGE_SLOTS : 1;
-        for (int i = 0; i < 2 * slots && r != coll->rank; i++) {
+        const int tags = on_rail || coll->arena->staging->pairs ? 2 * SV_COLL_RAIL_SLOTS : 0;
+        for (int i = 0; i < tags && r != coll->rank; i++) {
             sv_wire_request_t request;
             if (sv_wire_send(wire, SV_WIRE_SETUP, word, sizeof *word, coll->all.ranks[r], SV_COLL_DATA_TAG + i,
                              &request) == SELVAGE_SUCCESS)
@@ -329,8 +328,7 @@ static bool withdraw_slot(selvage_coll_t *coll, sv_coll_rail_slot_t *slot)
 void sv_coll_message_give_up(selvage_coll_t *coll, selvage_status_t status)
 {
     sv_coll_staging_t *staging = coll->arena->staging;
-    bool drained = withdraw_sending(coll, &staging->sending);
-    drained &= withdraw_taking(coll, &staging->taking);
+    bool drained = true;
     for (unsigned s = 0; s < SV_COLL_RAIL_SLOTS; s++) {
         drained &= withdraw_slot(coll, &staging->up[s]);
         drained &= withdraw_slot(coll, &staging->down[s]);

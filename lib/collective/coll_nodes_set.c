@@ -11,12 +11,10 @@
 
 enum {
     UNIT = 256,
-    MESSAGE_BYTES = UNIT + SV_COLL_RAIL_CHUNK_BYTES,     /* its head is at the end of the first unit ... */
+    MESSAGE_BYTES = UNIT + SV_COLL_CHUNK_BYTES,     /* its head is at the end of the first unit ... */
     HEAD_AT = UNIT - SV_COLL_HEAD_BYTES,                 /* ... so that its bytes are aligned */
-    SLOT_MESSAGES = 4,                                   /* up has three */
-    PAIR_BYTES = UNIT + SV_COLL_CHUNK_BYTES
+    SLOT_MESSAGES = 4                                    /* up has three */
 };
-_Static_assert(SLOT_MESSAGES * SV_COLL_RAIL_SLOTS * MESSAGE_BYTES >= 2 * PAIR_BYTES, "pairs lie in the same memory");
 
 /* Of each rank its node, and its place there; nodes are numbered as their first ranks come. */
 static selvage_status_t find_nodes(const selvage_coll_t *coll, sv_coll_node_set_t *node_set)
@@ -66,15 +64,13 @@ static selvage_status_t fill_staging(sv_coll_arena_t *arena, sv_coll_staging_t *
     sv_device_t *dev = arena->comm->dev;
     void *ptr;
     SV_TRY(sv_pinned_alloc(dev, &arena->comm->topology, SLOT_MESSAGES * SLOTS * MESSAGE_BYTES, &staging->memory));
-    SV_TRY(SV_DEVICE_CALL(dev, malloc, 2 * SLOTS * SV_COLL_RAIL_CHUNK_BYTES, &ptr));
+    SV_TRY(SV_DEVICE_CALL(dev, malloc, 2 * SLOTS * SV_COLL_CHUNK_BYTES, &ptr));
     staging->device = ptr;
-    staging->out = staging->memory + HEAD_AT;
-    staging->in = staging->memory + PAIR_BYTES + HEAD_AT;
     for (unsigned s = 0; s < SLOTS; s++) {
         uint8_t *memory = staging->memory + (size_t)SLOT_MESSAGES * s * MESSAGE_BYTES;
-        uint8_t *device = staging->device + (size_t)2 * s * SV_COLL_RAIL_CHUNK_BYTES;
+        uint8_t *device = staging->device + (size_t)2 * s * SV_COLL_CHUNK_BYTES;
         SV_TRY(fill_slot(dev, &staging->up[s], memory, device));
-        SV_TRY(fill_slot(dev, &staging->down[s], memory + MESSAGE_BYTES, device + SV_COLL_RAIL_CHUNK_BYTES));
+        SV_TRY(fill_slot(dev, &staging->down[s], memory + MESSAGE_BYTES, device + SV_COLL_CHUNK_BYTES));
         staging->up[s].out = memory + 2 * MESSAGE_BYTES + HEAD_AT;
         staging->up[s].other = memory + 3 * MESSAGE_BYTES + HEAD_AT;
         SV_TRY(SV_DEVICE_CALL(dev, event_create, &staging->spread[s]));
@@ -129,6 +125,8 @@ selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll)
     SV_TRY(sv_calloc(1, sizeof *node_set->part, &node_set->part));
     SV_TRY(sv_calloc(size, sizeof *node_set->rank_at, &node_set->rank_at));
     SV_TRY(sv_calloc(size + 1, sizeof *node_set->first, &node_set->first));
+    SV_TRY(sv_calloc(size, sizeof *node_set->sent, &node_set->sent));
+    SV_TRY(sv_calloc(size, sizeof *node_set->received, &node_set->received));
     SV_TRY(find_nodes(coll, node_set));
     list_by_node(coll, node_set);
     sv_coll_arena_t *arena = coll->arena;
@@ -151,6 +149,8 @@ void sv_coll_node_set_free(selvage_coll_t *coll)
     sv_free(node_set->inner);
     sv_free(node_set->rank_at);
     sv_free(node_set->first);
+    sv_free(node_set->sent);
+    sv_free(node_set->received);
     sv_free(node_set->part);
     sv_free(node_set);
     coll->node_set = NULL;

@@ -165,7 +165,7 @@ static selvage_status_t poll_copy(const rails_run_t *run, const sv_coll_rail_slo
 
 static unsigned slot_of(uint64_t row)
 {
-    return SV_COLL_FIRST_SLOT + (unsigned)(row % SLOTS);
+    return (unsigned)(row % SLOTS);
 }
 
 static selvage_status_t take_share(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row, uint8_t *message,

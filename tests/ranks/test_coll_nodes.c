@@ -239,6 +239,40 @@ static void run_one_way(local_rank_t *self)
     selvage_device_free(self->dev, memory);
 }
 
+/* One end makes single calls of what the other end has in a group, in turns; in long messages, and in short ones. */
+static void run_regrouped(local_rank_t *self)
+{
+    enum { MESSAGES = 5, LONGEST = 600 };
+    selvage_coll_t *coll = create(self, TINY_CHUNK);
+    void *memory;
+    CHECK_STATUS(selvage_device_malloc(self->dev, MESSAGES * LONGEST * sizeof(int32_t), &memory), SELVAGE_SUCCESS);
+    int32_t *data = memory;
+    const int last = self->size - 1;
+    for (int turn = 0; turn < 6; turn++) {
+        const bool groups = (self->rank == 0) == (turn % 2 == 0);
+        for (int i = 0; i < MESSAGES * LONGEST; i++)
+            data[i] = self->rank == 0 ? turn * 10000 + i : -1;
+        if (self->rank > 0 && self->rank < last)
+            continue;
+        if (groups)
+            CHECK_STATUS(selvage_coll_group_begin(coll), SELVAGE_SUCCESS);
+        for (int m = 0; m < MESSAGES; m++) {
+            const size_t count = (size_t)(m * 137 + turn);
+            CHECK_STATUS(self->rank == 0
+                             ? selvage_coll_send(coll, data + m * LONGEST, count, SELVAGE_INT32, last, NULL)
+                             : selvage_coll_recv(coll, data + m * LONGEST, count, SELVAGE_INT32, 0, NULL),
+                         SELVAGE_SUCCESS);
+        }
+        if (groups)
+            CHECK_STATUS(selvage_coll_group_end(coll), SELVAGE_SUCCESS);
+        for (int i = 0; i < MESSAGES * LONGEST && self->rank == last; i++)
+            CHECK_EQ(data[i], i % LONGEST < i / LONGEST * 137 + turn ? turn * 10000 + i : -1);
+    }
+    CHECK_STATUS(selvage_coll_barrier(coll, NULL), SELVAGE_SUCCESS);
+    selvage_coll_destroy(coll);
+    selvage_device_free(self->dev, memory);
+}
+
 /* Nobody leaves a barrier before the work of all streams before it is complete. */
 static void run_barrier(local_rank_t *self)
 {
@@ -482,6 +516,7 @@ int main(void)
     run(5, 3, run_groups, "PROGRESS=thread");
     run(6, 2, run_splits, "");
     run(4, 2, run_one_way, "");
+    run(3, 1, run_regrouped, "");
     run(5, 2, run_barrier, "");
     for (int kind = 0; kind < MISMATCHES; kind++)
         run_bad(4, 2, run_mismatch, kind, "");
