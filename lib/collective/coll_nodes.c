@@ -13,6 +13,7 @@
 #include "collective/coll_names.h"
 #include "collective/coll_nodes.h"
 #include "collective/coll_parts.h"
+#include "collective/coll_setup.h"
 #include "comm/comm_control.h"
 
 enum { ITEM_WHAT, ITEM_COUNT, ITEM_ROOT, ITEM_SEQUENCE };
@@ -94,7 +95,8 @@ static selvage_status_t do_call(selvage_coll_t *coll, const sv_coll_call_t *call
 }
 
 /* Ends this rank's kernels, and with them those of its node, which wait for the next one: that is launched to tell
-   them. It receives what nobody sends, so that it ends in no other way. */
+   them. It receives what nobody sends, so that it ends in no other way. Copies to and from the user's memory end, too.
+   */
 static void stop_node(selvage_coll_t *coll)
 {
     const double grace_s = 5;
@@ -107,6 +109,8 @@ static void stop_node(selvage_coll_t *coll)
     if (coll->dev.n > 1)
         (void)sv_coll_launch(coll->node_set->part, &messenger, 1);
     (void)sv_coll_drain(arena, grace_s);
+    if (!sv_coll_stage_end(coll, grace_s))
+        sv_coll_arena_set_stuck(arena);
 }
 
 static selvage_status_t do_calls(nodes_task_t *task)

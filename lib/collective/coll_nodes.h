@@ -6,6 +6,7 @@
  *   coll_nodes.c --> coll_nodes_reduce.c, coll_nodes_copy.c --> coll_rails.c    calls of all ranks; what drives them
  *       |       `--> coll_nodes_pairs.c                            |            sends and receives
  *       |                 `--> coll_nodes_message.c <--------------'            messages, answers
+ *       |                 `--> coll_nodes_wait.c <-----------------'            waiting
  *       `-----------------> coll_nodes_set.c                                    who is on which node; memory
  *
  * The ranks of a node that have the same place on their nodes make a rail: what goes between nodes is divided among the
@@ -24,10 +25,12 @@ enum { SV_COLL_HEAD_BYTES = 64, SV_COLL_WORD_COPIES = 3 };
 enum { SV_COLL_RAIL_SLOTS = 8, SV_COLL_RAIL_AHEAD = 2 * SV_COLL_RAIL_SLOTS, SV_COLL_CHUNK_BYTES = 512 << 10 };
 /* Up to so many nodes exchange pieces with each other directly; more of them have two neighbours each. */
 enum { SV_COLL_DIRECT_NODES = 16, SV_COLL_ALL_NODES = -2 };
+/* After so many turns of a wait the rest of the engine has one, even if every turn moved something. */
+enum { SV_COLL_TURNS = 32 };
 
-/* On the set-up channel, after that of gatherings; messages match in order. Each slot has a pair of tags: a message
-   that is sent again is not taken for that of another slot. */
-enum { SV_COLL_DATA_TAG = 6 };
+/* On the set-up channel, after that of gatherings; messages match in order. Each slot, of either direction, has a pair
+   of tags: a message that is sent again is not taken for that of another slot, nor a share for a result. */
+enum { SV_COLL_DATA_TAG = 6, SV_COLL_TAG_SLOTS = 2 * SV_COLL_RAIL_SLOTS };
 
 /* What precedes the bytes of a message, and says what they are. */
 typedef struct sv_coll_head {
@@ -101,8 +104,8 @@ typedef enum sv_coll_slot_state {
 
 typedef struct sv_coll_rail_slot {
     sv_coll_row_t row;
-    const sv_coll_call_t *call; /* of a pair, */
-    unsigned tags;             /* and the slot whose tags it has */
+    const sv_coll_call_t *call; /* of a pair */
+    unsigned tags;             /* the slot whose tags its messages have */
     sv_coll_slot_state_t state;
     bool putting;              /* the copy to row.put is not complete */
     uint8_t *out, *in, *other; /* pinned: messages of a chunk, one from the own device, and one or two that come */
@@ -111,7 +114,7 @@ typedef struct sv_coll_rail_slot {
     int node;                  /* of ALL_NODES, that whose share is added next */
     sv_event_t *copied;
     sv_coll_sending_t sending[SV_COLL_DIRECT_NODES];
-    unsigned nsendings;        /* of this row */
+    unsigned nsendings, nsent; /* of this row, and how many of them were taken */
     sv_coll_taking_t taking;
 } sv_coll_rail_slot_t;
 
@@ -129,11 +132,9 @@ typedef struct sv_coll_staging {
     bool set_aside;            /* the wire may still use it: never freed */
 } sv_coll_staging_t;
 
-/* A chunk of a rail at most. */
-static inline uint64_t sv_coll_rail_room(const sv_coll_staging_t *staging)
-{
-    return staging->chunk_bytes;
-}
+/* coll_rails.c: how long chunks of so many bytes are; turns: of nodes that take turns with them, or 0. The same on all
+   ranks that ask the same. */
+uint64_t sv_coll_chunk_bytes(const sv_coll_staging_t *staging, uint64_t bytes, unsigned turns);
 
 /* coll_nodes_set.c: makes what a communicator that spans nodes needs. Local. Partner: sv_coll_node_set_free(). */
 selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll);
@@ -146,12 +147,13 @@ static inline bool sv_coll_is_near(const selvage_coll_t *coll, int rank)
     return coll->node_set->node[rank] == coll->node_set->mine;
 }
 
-/* coll_nodes_wait.c: waits until all on the arena's stream, or on a user's, is
-   complete, and has not failed. */
+/* coll_nodes_wait.c: waits until all on the arena's stream, or on a user's, is complete, and has not failed. */
 selvage_status_t sv_coll_stage_wait(selvage_coll_t *coll);
 selvage_status_t sv_coll_stage_wait_stream(selvage_coll_t *coll, void *stream);
 /* A turn of a wait for a rank, which goes on with SUCCESS. */
 selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, sv_deadline_t *deadline, int rank);
+/* After an error: waits for copies of the call that are under way, at most so long. Returns whether they have ended. */
+bool sv_coll_stage_end(selvage_coll_t *coll, double timeout_s);
 
 /* coll_nodes_message.c: writes the head of a message, whose bytes (after it) are there. */
 void sv_coll_message_write(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,

@@ -8,7 +8,7 @@
  *   down      to the next node, and the next, until all have it
  *   spread    the rank whose rail it is -> all ranks of its node
  *
- * The node that a piece comes from is served by the device alone, at the beginning.
+ * The node that a piece comes from is served by the device alone.
  */
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
@@ -100,11 +100,17 @@ selvage_status_t sv_coll_plan_spread_vector(const sv_coll_plan_t *plan, uint64_t
     sv_coll_call_t calls[SV_COLL_RANKS];
     uint64_t at[SV_COLL_RANKS] = {0}, bytes[SV_COLL_RANKS] = {0};
     unsigned ncalls = 0;
-    if (plan->call->call == SV_COLL_BROADCAST && node_set->node[plan->call->root] == node_set->mine)
-        return SELVAGE_SUCCESS;
     const int last = plan->rails - 1;
     for (int rail = 0; rail <= last; rail++)
         bytes[rail] = sv_coll_plan_piece(plan, row, rail, block_bytes(plan), &at[rail]);
+    if (plan->call->call == SV_COLL_BROADCAST && node_set->node[plan->call->root] == node_set->mine) {
+        const uint64_t left = block_bytes(plan) - at[0], row_bytes = plan->chunk_bytes * (uint64_t)plan->rails;
+        calls[0] = make_inner(plan, SV_COLL_BROADCAST, node_set->inner[plan->call->root],
+                              left < row_bytes ? left : row_bytes); /* the root has all of it */
+        calls[0].send = (const uint8_t *)plan->call->send + at[0];
+        calls[0].recv = (uint8_t *)plan->call->recv + at[0];
+        return sv_coll_launch(node_set->part, calls, 1);
+    }
     if (last + 1 == (int)coll->dev.n && bytes[last] == bytes[0]) { /* equal pieces are one call */
         calls[0] = make_inner(plan, SV_COLL_ALL_GATHER, -1, bytes[0]);
         calls[0].send = (const uint8_t *)plan->call->recv + at[plan->mine];
@@ -130,14 +136,8 @@ selvage_status_t sv_coll_nodes_broadcast(selvage_coll_t *coll, const sv_coll_cal
     sv_coll_plan_begin(&plan, coll, call, bytes);
     plan.describe = describe_broadcast;
     plan.collect = plan.rails > 1 || coll->node_set->inner[call->root] > 0 ? collect_from_root : NULL;
-    plan.spread = coll->dev.n > 1 ? sv_coll_plan_spread_vector : NULL;
-    if (sv_coll_is_near(coll, call->root)) {
-        sv_coll_call_t inner = make_inner(&plan, SV_COLL_BROADCAST, coll->node_set->inner[call->root], bytes);
-        inner.send = call->send;
-        inner.recv = call->recv;
-        plan.launched = true;
-        SV_TRY(sv_coll_launch(coll->node_set->part, &inner, 1));
-    }
+    if (coll->dev.n > 1 || coll->rank == call->root) /* alone on its node the root still fills its output */
+        plan.spread = sv_coll_plan_spread_vector;
     return sv_coll_plan_run(&plan);
 }
 

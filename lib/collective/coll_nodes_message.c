@@ -210,7 +210,7 @@ static selvage_status_t verify_message(const selvage_coll_t *coll, const uint8_t
 /* There is room for a whole chunk, so that another message than the one that is wanted can be told from it. */
 static selvage_status_t post_data(const selvage_coll_t *coll, sv_coll_taking_t *taking)
 {
-    const uint64_t room_bytes = sv_coll_rail_room(coll->arena->staging);
+    const uint64_t room_bytes = coll->arena->staging->chunk_bytes;
     return sv_wire_recv(coll->comm->wire, SV_WIRE_SETUP, taking->message, SV_COLL_HEAD_BYTES + room_bytes,
                         coll->all.ranks[taking->rank], data_tag(taking->slot), &taking->request);
 }
@@ -287,7 +287,7 @@ static bool send_abort(selvage_coll_t *coll, selvage_status_t status)
     write_word(coll, word, (sv_coll_head_t){.communicator = coll->number, .status = status});
     for (int r = 0; r < coll->size; r++) {
         const bool on_rail = (node_set->inner[r] - node_set->inner[coll->rank]) % node_set->rails == 0;
-        const int tags = on_rail || coll->arena->staging->pairs ? 2 * SV_COLL_RAIL_SLOTS : 0;
+        const int tags = on_rail || coll->arena->staging->pairs ? 2 * SV_COLL_TAG_SLOTS : 0;
         for (int i = 0; i < tags && r != coll->rank; i++) {
             sv_wire_request_t request;
             if (sv_wire_send(wire, SV_WIRE_SETUP, word, sizeof *word, coll->all.ranks[r], SV_COLL_DATA_TAG + i,

@@ -14,8 +14,6 @@
  * A receiver answers each chunk, so that both ends learn of it if they do not match. The caller waits; the lists live
  * as long as the call, and the arena owns the slots.
  */
-#include <math.h>
-
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "collective/coll_names.h"
@@ -52,15 +50,6 @@ typedef struct pairs_run {
 
 /* --- the order ---------------------------------------------------------------------------------------------------- */
 
-/* Both ends know how long a message is. Up to 60 KiB a message of MPI's needs no handshake; see coll_rails.c. */
-static uint64_t piece_room(const selvage_coll_t *coll, const sv_coll_call_t *call)
-{
-    const uint64_t least = 60 << 10, unit = 256, most = sv_coll_rail_room(coll->arena->staging);
-    const double bytes = (double)call->count * (double)selvage_type_bytes(call->type);
-    const uint64_t best = (uint64_t)sqrt(bytes * 1024) / unit * unit, wanted = best > least ? best : least;
-    return wanted < most ? wanted : most;
-}
-
 /* The next message, of the rank at the next distance that has one; none: call is NULL. */
 static void begin_message(queue_t *queue)
 {
@@ -82,8 +71,8 @@ static void measure_piece(const selvage_coll_t *coll, queue_t *queue)
     piece_t *piece = &queue->piece;
     if (!piece->call)
         return;
-    const uint64_t room = piece_room(coll, piece->call);
     const uint64_t all = piece->call->count * selvage_type_bytes(piece->call->type);
+    const uint64_t room = sv_coll_chunk_bytes(coll->arena->staging, all, 0); /* the same at both ends */
     piece->bytes = all - piece->at < room ? all - piece->at : room;
     piece->slot = queue->npieces[piece->call->root] % SLOTS;
 }
@@ -143,7 +132,14 @@ static void fill_slot_row(sv_coll_rail_slot_t *slot, const piece_t *piece)
     slot->row = (sv_coll_row_t){.at = piece->at, .bytes = piece->bytes, .from = -1, .to = -1, .source = -1, .next = -1};
     slot->call = piece->call;
     slot->tags = piece->slot;
-    slot->nsendings = 0;
+    slot->nsendings = slot->nsent = 0;
+}
+
+/* The other end of the oldest chunk is what this rank waits for. */
+static void note_peer(pairs_run_t *run, const sv_coll_rail_slot_t *slot)
+{
+    if (run->awaited < 0)
+        run->awaited = slot->call->root;
 }
 
 static selvage_status_t begin_out(pairs_run_t *run)
@@ -168,7 +164,7 @@ static selvage_status_t step_out(pairs_run_t *run, sv_coll_rail_slot_t *slot)
         slot->state = SV_COLL_SLOT_SEND;
         return sv_coll_sending_start(run->coll, &slot->sending[0], slot->out, slot->call->root, slot->tags);
     case SV_COLL_SLOT_SEND:
-        run->awaited = slot->call->root;
+        note_peer(run, slot);
         SV_TRY(sv_coll_sending_drive(run->coll, &slot->sending[0]));
         slot->state = SV_COLL_SLOT_DONE;
         return SELVAGE_SUCCESS;
@@ -192,7 +188,7 @@ static selvage_status_t step_in(pairs_run_t *run, sv_coll_rail_slot_t *slot)
 {
     switch (slot->state) {
     case SV_COLL_SLOT_TAKE:
-        run->awaited = slot->call->root;
+        note_peer(run, slot);
         SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
         slot->state = SV_COLL_SLOT_COPY;
         return start_copy(run, slot, (uint8_t *)slot->call->recv + slot->row.at, slot->in + SV_COLL_HEAD_BYTES,
@@ -238,14 +234,15 @@ static selvage_status_t drive_pairs(pairs_run_t *run)
     sv_coll_staging_t *staging = coll->arena->staging;
     sv_deadline_t deadline;
     sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
-    while (!is_queue_over(&run->in) || !is_queue_over(&run->out)) {
+    for (unsigned turn = 1; !is_queue_over(&run->in) || !is_queue_over(&run->out); turn++) {
         run->moved = false;
+        run->awaited = -1;
         SV_TRY(drive_queue(run, &run->in, staging->down, begin_in, step_in));
         SV_TRY(drive_queue(run, &run->out, staging->up, begin_out, step_out));
         if (run->moved)
             sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
-        else
-            SV_TRY(sv_coll_stage_turn(coll, &deadline, run->awaited));
+        if (!run->moved || turn % SV_COLL_TURNS == 0)
+            SV_TRY(sv_coll_stage_turn(coll, &deadline, run->awaited < 0 ? coll->rank : run->awaited));
     }
     return SELVAGE_SUCCESS;
 }
@@ -271,7 +268,7 @@ static selvage_status_t launch_within_node(selvage_coll_t *coll, const sv_coll_c
 
 selvage_status_t sv_coll_nodes_pairs(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
-    pairs_run_t run = {.coll = coll, .awaited = coll->rank};
+    pairs_run_t run = {.coll = coll};
     SV_TRY(launch_within_node(coll, calls, ncalls));
     selvage_status_t status = fill_queue(coll, calls, ncalls, true, &run.out);
     if (status == SELVAGE_SUCCESS)

@@ -11,9 +11,9 @@
 
 enum {
     UNIT = 256,
-    MESSAGE_BYTES = UNIT + SV_COLL_CHUNK_BYTES,     /* its head is at the end of the first unit ... */
-    HEAD_AT = UNIT - SV_COLL_HEAD_BYTES,                 /* ... so that its bytes are aligned */
-    SLOT_MESSAGES = 4                                    /* up has three */
+    MESSAGE_BYTES = UNIT + SV_COLL_CHUNK_BYTES, /* its head is at the end of the first unit ... */
+    HEAD_AT = UNIT - SV_COLL_HEAD_BYTES,        /* ... so that its bytes are aligned */
+    SLOT_MESSAGES = 4                           /* up has three */
 };
 
 /* Of each rank its node, and its place there; nodes are numbered as their first ranks come. */
@@ -92,9 +92,9 @@ void sv_coll_staging_free(sv_coll_arena_t *arena)
 {
     sv_coll_staging_t *staging = arena->staging;
     sv_device_t *dev = arena->comm->dev;
-    if (!staging || staging->set_aside)
+    if (!staging)
         return;
-    if (staging->up_stream) /* it waits for what is there: what follows is used by that */
+    if (staging->up_stream) /* it waits for what is there, which uses all that follows */
         SV_DEVICE_CALL(dev, stream_destroy, staging->up_stream);
     if (staging->down_stream)
         SV_DEVICE_CALL(dev, stream_destroy, staging->down_stream);
@@ -107,9 +107,11 @@ void sv_coll_staging_free(sv_coll_arena_t *arena)
     for (unsigned i = 0; i < SV_COLL_RAIL_AHEAD; i++)
         destroy_event(dev, staging->collected[i]);
     SV_DEVICE_CALL(dev, free, staging->device);
+    arena->staging = NULL;
+    if (staging->set_aside) /* the wire may still read and write messages, answers and words */
+        return;
     SV_DEVICE_CALL(dev, host_free, staging->memory);
     sv_free(staging);
-    arena->staging = NULL;
 }
 
 selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll)

@@ -3,6 +3,7 @@
  * Waiting, in calls of communicators that span nodes. Whatever is waited for, the engine goes on, an abort ends the
  * wait, and for other ranks the deadline does. It runs where the engine lives.
  */
+#include "base/base_clock.h"
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
 #include "comm/comm_control.h"
@@ -66,4 +67,19 @@ selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, sv_deadline_t *deadlin
         return sv_error(status, "rank %d (on another node) did not do its part of a collective call for %g s", rank,
                         comm->timeout_s);
     return status == SELVAGE_SUCCESS ? status : report_broken(coll);
+}
+
+bool sv_coll_stage_end(selvage_coll_t *coll, double timeout_s)
+{
+    const sv_coll_staging_t *staging = coll->arena->staging;
+    void *const streams[] = {coll->arena->stream, staging->up_stream, staging->down_stream};
+    const uint64_t begin_ns = sv_clock_ns();
+    sv_backoff_t backoff = {.max_sleep_us = 200, .oversubscribed = coll->comm->topology.oversubscribed};
+    for (unsigned i = 0; i < sizeof streams / sizeof streams[0]; i++)
+        while (SV_DEVICE_CALL(coll->comm->dev, stream_query, streams[i]) != SELVAGE_SUCCESS) {
+            if ((double)(sv_clock_ns() - begin_ns) * 1e-9 > timeout_s)
+                return false;
+            sv_backoff(&backoff);
+        }
+    return true;
 }

@@ -16,8 +16,8 @@
  * for is an earlier step of its own, or its slot, which is free when a step of the row SLOTS before it has ended. A
  * kernel spread(row) comes after collect(row + AHEAD - 1) on the stream, which waits for up(row + AHEAD - 1 - SLOTS),
  * and that for spread(row - 1) at most, because AHEAD is 2 * SLOTS. So every wait is for something lower in a fixed
- * order. Where there are
- * no more rows than slots, nothing waits for a slot, and one stream has it all.
+ * order. Where there are no more rows than slots, nothing waits for a slot: kernels wait for other ranks' launches
+ * only, which all come, and one stream has copies and kernels.
  *
  * The arena owns the slots; one call at a time is in them. It runs where the engine lives.
  */
@@ -25,6 +25,7 @@
 
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
+#include "collective/coll_parts.h"
 #include "kernels/coll_pass_host.h"
 
 enum { SLOTS = SV_COLL_RAIL_SLOTS, AHEAD = SV_COLL_RAIL_AHEAD, CHUNK_UNIT = 256 };
@@ -52,24 +53,22 @@ static sv_device_t *device_of(const rails_run_t *run)
 
 /*
  * With chunks of c bytes of n, over h steps from node to node, each with a delay of a, and a wire of b bytes a second,
- * a call takes (n / c + h) * (c / b + a), which is least for c = sqrt(n * a * b / h). Messages of 64 KiB and more cost
- * MPI a handshake, which waits in the same queues as the data: on links of 0.2 to 1 Gbit/s chunks just below were the
- * best for 1 to 16 MiB. Of a direct exchange there are two chunks for each node at least, so that all have the same to
- * do.
+ * a call takes (n / c + h) * (c / b + a), which is least for c = sqrt(n * a * b / h); that quotient is taken as 1 KiB.
+ * Messages of 64 KiB and more cost MPI a handshake, which waits in the same queues as the data: on links of 0.2 to 1
+ * Gbit/s chunks just below were the best for 1 to 16 MiB. Where nodes take turns, each has two chunks at least, so that
+ * all have the same to do.
  */
-static uint64_t choose_chunk_bytes(const sv_coll_plan_t *plan, uint64_t rail_bytes)
+uint64_t sv_coll_chunk_bytes(const sv_coll_staging_t *staging, uint64_t bytes, unsigned turns)
 {
-    const sv_coll_staging_t *staging = plan->coll->arena->staging;
-    const uint64_t nnodes = (uint64_t)plan->coll->node_set->nnodes, eager = 60 << 10, least = 16 << 10;
-    const double delay_bytes = 1024; /* a * b / h */
-    const uint64_t most = sv_coll_rail_room(staging), best = (uint64_t)sqrt((double)rail_bytes * delay_bytes);
-    uint64_t bytes = best > eager ? best : eager;
-    if (plan->direct && bytes > rail_bytes / (2 * nnodes))
-        bytes = rail_bytes / (2 * nnodes);
-    bytes = bytes > least ? bytes : least;
-    bytes = bytes > rail_bytes ? rail_bytes : bytes;
-    bytes = (bytes + CHUNK_UNIT - 1) / CHUNK_UNIT * CHUNK_UNIT;
-    return bytes < CHUNK_UNIT ? CHUNK_UNIT : bytes < most ? bytes : most;
+    enum { EAGER = 60 << 10, LEAST = 16 << 10 };
+    const uint64_t best = (uint64_t)sqrt((double)bytes * 1024), most = staging->chunk_bytes;
+    uint64_t chunk = best > EAGER ? best : EAGER;
+    if (turns > 0 && chunk > bytes / (2 * turns))
+        chunk = bytes / (2 * turns) > LEAST ? bytes / (2 * turns) : LEAST;
+    if (chunk > bytes)
+        chunk = bytes > 0 ? bytes : 1;
+    chunk = (chunk + CHUNK_UNIT - 1) / CHUNK_UNIT * CHUNK_UNIT;
+    return chunk < most ? chunk : most;
 }
 
 /* More nodes than that have no room for each other's messages. */
@@ -97,7 +96,9 @@ void sv_coll_plan_begin(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_col
 {
     begin_plan(plan, coll, call);
     const uint64_t rails = (uint64_t)plan->rails;
-    plan->chunk_bytes = choose_chunk_bytes(plan, divide_up(bytes, rails));
+    const bool takes_turns = plan->direct && call->call == SV_COLL_ALL_REDUCE;
+    plan->chunk_bytes = sv_coll_chunk_bytes(coll->arena->staging, divide_up(bytes, rails),
+                                            takes_turns ? (unsigned)coll->node_set->nnodes : 0);
     plan->rows = divide_up(bytes, rails * plan->chunk_bytes);
 }
 
@@ -117,7 +118,7 @@ void sv_coll_plan_begin_blocks(sv_coll_plan_t *plan, selvage_coll_t *coll, const
         plan->groups = groups > plan->groups ? groups : plan->groups;
     }
     const uint64_t block = call->count * plan->element_bytes, turns = (uint64_t)(node_set->nnodes * plan->groups);
-    const uint64_t chunk_bytes = choose_chunk_bytes(plan, block * turns);
+    const uint64_t chunk_bytes = sv_coll_chunk_bytes(coll->arena->staging, block * turns, 0);
     const uint64_t least = divide_up(block, CHUNK_UNIT) * CHUNK_UNIT; /* more than a block is no use */
     plan->chunk_bytes = chunk_bytes < least ? chunk_bytes : least;
     plan->rows = turns * divide_up(block, plan->chunk_bytes);
@@ -163,38 +164,40 @@ static selvage_status_t poll_copy(const rails_run_t *run, const sv_coll_rail_slo
     return sv_coll_check(run->coll);
 }
 
-static unsigned slot_of(uint64_t row)
-{
-    return (unsigned)(row % SLOTS);
-}
-
-static selvage_status_t take_share(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row, uint8_t *message,
-                                   int rank)
+static selvage_status_t take_piece(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t *message, int rank)
 {
     return sv_coll_taking_start(run->coll, &slot->taking, run->plan->call, message, slot->row.at, slot->row.bytes, rank,
-                                slot_of(row));
+                                slot->tags);
 }
 
-static selvage_status_t send_piece(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row,
-                                   const uint8_t *message, int rank)
+static selvage_status_t send_piece(const rails_run_t *run, sv_coll_rail_slot_t *slot, const uint8_t *message, int rank)
 {
-    return sv_coll_sending_start(run->coll, &slot->sending[slot->nsendings++], message, rank, slot_of(row));
+    return sv_coll_sending_start(run->coll, &slot->sending[slot->nsendings++], message, rank, slot->tags);
+}
+
+/* A rank that this one waits for; the oldest row's counts. */
+static void note_awaited(rails_run_t *run, int rank)
+{
+    if (run->awaited < 0)
+        run->awaited = rank;
 }
 
 /* SUCCESS: all of them have taken it. */
 static selvage_status_t drive_pieces(rails_run_t *run, sv_coll_rail_slot_t *slot)
 {
-    selvage_status_t all = SELVAGE_SUCCESS;
+    unsigned taken = 0;
     for (unsigned i = 0; i < slot->nsendings; i++) {
         selvage_status_t status = sv_coll_sending_drive(run->coll, &slot->sending[i]);
         if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS)
             return status;
-        if (status == SELVAGE_IN_PROGRESS) {
-            run->awaited = slot->sending[i].rank;
-            all = status;
-        }
+        if (status == SELVAGE_IN_PROGRESS)
+            note_awaited(run, slot->sending[i].rank);
+        else
+            taken++;
     }
-    return all;
+    run->moved |= taken > slot->nsent;
+    slot->nsent = taken;
+    return taken == slot->nsendings ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
 /* The row's kernels are enqueued: its own share is copied after them, and a sum may come meanwhile. */
@@ -207,13 +210,14 @@ static selvage_status_t begin_up(rails_run_t *run, uint64_t row)
     run->plan->describe(run->plan, row, what);
     if (what->bytes == 0 || !what->own)
         return SELVAGE_SUCCESS;
+    slot->tags = (unsigned)(row % SLOTS);
     slot->sum = NULL;
     slot->node = 0;
-    slot->nsendings = 0;
+    slot->nsendings = slot->nsent = 0;
     if (what->from >= 0)
-        SV_TRY(take_share(run, slot, row, slot->in, what->from));
+        SV_TRY(take_piece(run, slot, slot->in, what->from));
     if (what->from == SV_COLL_ALL_NODES)
-        SV_TRY(take_share(run, slot, row, slot->in,
+        SV_TRY(take_piece(run, slot, slot->in,
                           sv_coll_plan_rank(run->plan, run->coll->node_set->mine == 0 ? 1 : 0, run->plan->mine)));
     if (run->plan->collect && !run->is_short)
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, run->staging->collected[row % AHEAD]));
@@ -235,7 +239,7 @@ static void add_share(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t
 }
 
 /* The shares of all nodes, in their order; while one comes, the sum so far is in another message. */
-static selvage_status_t add_all_shares(rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row)
+static selvage_status_t add_all_shares(rails_run_t *run, sv_coll_rail_slot_t *slot)
 {
     const int mine = run->coll->node_set->mine, end = run->coll->node_set->nnodes;
     for (; slot->node < end; slot->node++) {
@@ -243,21 +247,21 @@ static selvage_status_t add_all_shares(rails_run_t *run, sv_coll_rail_slot_t *sl
             add_share(run, slot, slot->out, mine == end - 1);
             continue;
         }
-        run->awaited = slot->taking.rank;
+        note_awaited(run, slot->taking.rank);
         SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
         add_share(run, slot, slot->taking.message, slot->node == end - 1);
         run->moved = true;
         const int after = slot->node + 1 == mine ? mine + 1 : slot->node + 1;
         if (after < end)
-            SV_TRY(take_share(run, slot, row, slot->sum == slot->in ? slot->other : slot->in,
+            SV_TRY(take_piece(run, slot, slot->sum == slot->in ? slot->other : slot->in,
                               sv_coll_plan_rank(run->plan, after, run->plan->mine)));
     }
     return SELVAGE_SUCCESS;
 }
 
 /* SUCCESS: the state is the next one. */
-static selvage_status_t step_up(rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row)
+static selvage_status_t step_up(rails_run_t *run, sv_coll_rail_slot_t *slot)
 {
     const sv_coll_row_t *what = &slot->row;
     switch (slot->state) {
@@ -267,10 +271,10 @@ static selvage_status_t step_up(rails_run_t *run, sv_coll_rail_slot_t *slot, uin
         return SELVAGE_SUCCESS;
     case SV_COLL_SLOT_TAKE:
         if (what->from == SV_COLL_ALL_NODES) {
-            SV_TRY(add_all_shares(run, slot, row));
+            SV_TRY(add_all_shares(run, slot));
         } else {
             if (what->from >= 0) {
-                run->awaited = what->from;
+                note_awaited(run, what->from);
                 SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
                 slot->sum = slot->in;
             }
@@ -278,7 +282,7 @@ static selvage_status_t step_up(rails_run_t *run, sv_coll_rail_slot_t *slot, uin
         }
         if (what->to >= 0) {
             sv_coll_message_write(run->coll, run->plan->call, slot->sum, what->at, what->bytes);
-            SV_TRY(send_piece(run, slot, row, slot->sum, what->to));
+            SV_TRY(send_piece(run, slot, slot->sum, what->to));
         }
         slot->state = what->ends ? SV_COLL_SLOT_RESULT : SV_COLL_SLOT_SEND;
         return SELVAGE_SUCCESS;
@@ -315,16 +319,17 @@ static selvage_status_t begin_down(rails_run_t *run, uint64_t row)
         return SELVAGE_SUCCESS;
     slot->state = SV_COLL_SLOT_TAKE;
     slot->putting = what->put != NULL;
-    slot->nsendings = 0;
-    return what->source < 0 ? SELVAGE_SUCCESS : take_share(run, slot, row, slot->in, what->source);
+    slot->tags = SLOTS + (unsigned)(row % SLOTS);
+    slot->nsendings = slot->nsent = 0;
+    return what->source < 0 ? SELVAGE_SUCCESS : take_piece(run, slot, slot->in, what->source);
 }
 
 /* The message with the result, or NULL: it is not there yet. */
 static selvage_status_t find_result(rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row, uint8_t **message_out)
 {
     sv_coll_rail_slot_t *above = &run->staging->up[row % SLOTS];
-    run->awaited = slot->row.source >= 0 ? slot->row.source : run->awaited;
     if (slot->row.source >= 0) {
+        note_awaited(run, slot->row.source);
         *message_out = slot->in;
         return sv_coll_taking_drive(run->coll, &slot->taking);
     }
@@ -333,7 +338,7 @@ static selvage_status_t find_result(rails_run_t *run, sv_coll_rail_slot_t *slot,
 }
 
 /* The result, as this rank's message: its head says who sent it. */
-static selvage_status_t pass_on(rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row, uint8_t *message)
+static selvage_status_t pass_on(rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t *message)
 {
     const sv_coll_row_t *what = &slot->row;
     const sv_coll_node_set_t *node_set = run->coll->node_set;
@@ -341,10 +346,10 @@ static selvage_status_t pass_on(rails_run_t *run, sv_coll_rail_slot_t *slot, uin
         return SELVAGE_SUCCESS;
     sv_coll_message_write(run->coll, run->plan->call, message, what->at, what->bytes);
     if (what->next >= 0)
-        return send_piece(run, slot, row, message, what->next);
+        return send_piece(run, slot, message, what->next);
     for (int k = 1; k < node_set->nnodes; k++) {
         const int node = (node_set->mine + k) % node_set->nnodes;
-        SV_TRY(send_piece(run, slot, row, message, sv_coll_plan_rank(run->plan, node, run->plan->mine)));
+        SV_TRY(send_piece(run, slot, message, sv_coll_plan_rank(run->plan, node, run->plan->mine)));
     }
     return SELVAGE_SUCCESS;
 }
@@ -357,7 +362,7 @@ static selvage_status_t step_down(rails_run_t *run, sv_coll_rail_slot_t *slot, u
     switch (slot->state) {
     case SV_COLL_SLOT_TAKE:
         SV_TRY(find_result(run, slot, row, &message));
-        SV_TRY(pass_on(run, slot, row, message));
+        SV_TRY(pass_on(run, slot, message));
         if (what->put) {
             void *stream = run->is_short ? run->coll->arena->stream : run->staging->down_stream;
             SV_TRY(SV_DEVICE_CALL(dev, copy_async, what->put, message + SV_COLL_HEAD_BYTES, what->bytes, SV_COPY_H2D,
@@ -376,8 +381,10 @@ static selvage_status_t step_down(rails_run_t *run, sv_coll_rail_slot_t *slot, u
         }
         SV_TRY(drive_pieces(run, slot));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
-        if (what->source < 0)
+        if (what->source < 0) {
+            SV_TRY(sv_coll_taking_drain(run->coll, &run->staging->up[row % SLOTS].taking));
             run->staging->up[row % SLOTS].state = SV_COLL_SLOT_DONE;
+        }
         slot->state = SV_COLL_SLOT_DONE;
         return SELVAGE_SUCCESS;
     default:
@@ -387,14 +394,20 @@ static selvage_status_t step_down(rails_run_t *run, sv_coll_rail_slot_t *slot, u
 
 /* --- kernels of the node ------------------------------------------------------------------------------------------ */
 
+/* The work of a row has room in the FIFO: waiting for it there, this rank would not go on with others' messages. */
+static bool may_launch(const rails_run_t *run)
+{
+    return sv_coll_fifo_has_room(run->coll->arena, 2 * (unsigned)run->plan->rails);
+}
+
 /* Its kernels, in an order that all ranks of the node keep; then the row is up. */
 static selvage_status_t try_collect(rails_run_t *run)
 {
     const sv_coll_plan_t *plan = run->plan;
     const uint64_t row = run->collects;
     sv_device_t *dev = device_of(run);
-    if (row == plan->rows || row >= run->up_begin + SLOTS ||
-        (plan->spread && row >= run->spreads + AHEAD))
+    if (row == plan->rows || row >= run->up_begin + SLOTS || (plan->spread && row >= run->spreads + AHEAD) ||
+        !may_launch(run))
         return SELVAGE_IN_PROGRESS;
     if (plan->collect) {
         sv_event_t *event = run->staging->collected[row % AHEAD];
@@ -419,7 +432,7 @@ static selvage_status_t try_spread(rails_run_t *run)
 {
     const uint64_t row = run->spreads;
     const sv_coll_rail_slot_t *slot = &run->staging->down[row % SLOTS];
-    if (!is_spread_next(run) || row >= run->down_end)
+    if (!is_spread_next(run) || row >= run->down_end || !may_launch(run))
         return SELVAGE_IN_PROGRESS;
     if (row >= run->down_begin && slot->state != SV_COLL_SLOT_DONE &&
         (slot->state == SV_COLL_SLOT_TAKE || slot->putting))
@@ -443,7 +456,7 @@ static selvage_status_t note_step(rails_run_t *run, selvage_status_t status)
 static selvage_status_t drive_slots(rails_run_t *run)
 {
     for (uint64_t row = run->up_begin; row < run->collects; row++)
-        SV_TRY(note_step(run, step_up(run, &run->staging->up[row % SLOTS], row)));
+        SV_TRY(note_step(run, step_up(run, &run->staging->up[row % SLOTS])));
     for (uint64_t row = run->down_begin; row < run->down_end; row++)
         SV_TRY(note_step(run, step_down(run, &run->staging->down[row % SLOTS], row)));
     while (run->up_begin < run->collects && run->staging->up[run->up_begin % SLOTS].state == SV_COLL_SLOT_DONE)
@@ -485,17 +498,18 @@ static bool is_through(const rails_run_t *run)
 selvage_status_t sv_coll_plan_run(const sv_coll_plan_t *plan)
 {
     selvage_coll_t *coll = plan->coll;
-    rails_run_t run = {.plan = plan, .coll = coll, .staging = coll->arena->staging, .awaited = coll->rank,
+    rails_run_t run = {.plan = plan, .coll = coll, .staging = coll->arena->staging,
                        .is_short = plan->rows <= SLOTS};
     sv_deadline_t deadline;
     sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
-    while (!is_through(&run)) {
+    for (unsigned turn = 1; !is_through(&run); turn++) {
         run.moved = false;
+        run.awaited = -1;
         SV_TRY(drive_rows(&run));
         if (run.moved)
             sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
-        else
-            SV_TRY(sv_coll_stage_turn(coll, &deadline, run.awaited));
+        if (!run.moved || turn % SV_COLL_TURNS == 0)
+            SV_TRY(sv_coll_stage_turn(coll, &deadline, run.awaited < 0 ? coll->rank : run.awaited));
     }
     return run.is_short || plan->launched || plan->collect || plan->spread ? sv_coll_stage_wait(coll)
                                                                            : sv_coll_check(coll);

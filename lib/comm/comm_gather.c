@@ -121,10 +121,12 @@ static selvage_status_t exchange_items(gather_t *g, int64_t known, const sv_gath
     sv_team_t *team = g->team;
     sv_wire_t *wire = team->comm->wire;
     int above = rank_at(team, known), below = rank_at(team, -known);
-    size_t bytes = COPIES * count * sizeof *team->in, arrived = 0;
+    const size_t bytes = COPIES * count * sizeof *team->in;
+    const size_t room = ((size_t)team->size + 1) / 2 * COPIES * sizeof *team->in; /* for whatever call it is in */
+    size_t arrived = 0;
     for (size_t i = 0; i < COPIES * count; i++)
         team->out[i] = items[i % count];
-    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, bytes, above, SV_GATHER_TAG, &g->in));
+    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, room, above, SV_GATHER_TAG, &g->in));
     g->in_open = true;
     SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, team->out, bytes, below, SV_GATHER_TAG, &g->out));
     g->out_open = true;
@@ -133,7 +135,7 @@ static selvage_status_t exchange_items(gather_t *g, int64_t known, const sv_gath
        given this one the other's context. */
     while (arrived >= sizeof *team->in && team->in->nonce != team->comm->nonce &&
            team->in->check == check_item(team->in, above)) {
-        SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, bytes, above, SV_GATHER_TAG, &g->in));
+        SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, room, above, SV_GATHER_TAG, &g->in));
         g->in_open = true;
         SV_TRY(await_gather(g, &g->in, &g->in_open, &arrived, above));
     }

@@ -122,6 +122,37 @@ static void run_large(local_rank_t *self)
     selvage_coll_destroy(coll);
 }
 
+/* Many more rows than slots, of every call. */
+static void run_rows(local_rank_t *self)
+{
+    static const int calls[] = {COLL_ALL_REDUCE, COLL_REDUCE, COLL_REDUCE_SCATTER, COLL_BROADCAST, COLL_ALL_GATHER,
+                                COLL_ALL_TO_ALL, COLL_PAIRS};
+    coll_try_t try;
+    selvage_coll_t *coll = create(self, TINY_CHUNK);
+    coll_try_open(&try, coll, self->dev, 64 << 10, true);
+    for (unsigned i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        const bool blocks = calls[i] == COLL_REDUCE_SCATTER || calls[i] == COLL_ALL_GATHER ||
+                            calls[i] == COLL_ALL_TO_ALL;
+        coll_case_t what = {.call = calls[i], .count = blocks ? 2501 : 15001, .any_order = true, .in_place = i % 2,
+                            .root = (int)i % self->size};
+        what.terms = (coll_terms_t){.type = SELVAGE_FLOAT32, .op = SELVAGE_OP_SUM, .values = COLL_SMALL,
+                                    .nranks = self->size, .seed = i + 3};
+        coll_try_run(&try, &what, NULL);
+    }
+    coll_try_close(&try);
+    selvage_coll_destroy(coll);
+}
+
+static void test_rows(void)
+{
+    static const int worlds[][2] = {{2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}, {6, 2}, {5, 2}};
+    for (unsigned w = 0; w < sizeof worlds / sizeof worlds[0]; w++)
+        for (int way = 0; way < 2; way++) {
+            local_ranks_env(way ? "COLL_INTERNODE=chain" : "");
+            local_ranks_run(&(local_run_t){.size = worlds[w][0], .ranks_per_node = worlds[w][1], .body = run_rows});
+        }
+}
+
 /* The bits of sums that depend on the order are the same on all ranks, once more the same, and by either way and in
    chunks of either size. */
 static void run_same(local_rank_t *self)
@@ -369,7 +400,7 @@ static void run_late(local_rank_t *self)
     selvage_coll_destroy(coll);
 }
 
-/* What comes damaged each time that it is sent is found by a digest, by the leader of one node, and the other hears of
+/* What comes damaged each time that it is sent is found by a digest, by a rank of one node, and the other hears of
    it; its own node is told at once, by an abort, and everybody by the next call, by whoever of the two is first. */
 static void run_damage(local_rank_t *self)
 {
@@ -382,7 +413,7 @@ static void run_damage(local_rank_t *self)
     if (self->rank == 0)
         sv_wire_local_corrupt_long(self->comm->wire, 4000);
     selvage_status_t status = selvage_coll_all_reduce(coll, data, data, 2000, SELVAGE_FLOAT32, SELVAGE_OP_SUM, NULL);
-    if (self->rank % 2 == 0) /* the leaders; the others may be done */
+    if (self->rank % 2 == 0) /* whose rail it is; the others may be done */
         CHECK_STATUS(status, wanted[self->rank]);
     status = selvage_coll_barrier(coll, NULL);
     CHECK(status == SELVAGE_ERR_CHECKSUM || (status == SELVAGE_ERR_ABORTED && self->rank % 2));
@@ -447,7 +478,7 @@ static void run_mended(local_rank_t *self)
     CHECK_STATUS(selvage_coll_error(coll), SELVAGE_SUCCESS);
     const uint64_t hit = sv_wire_local_corrupt_some(self->comm->wire, 0, 0);
     CHECK(hit >= MENDED_TURNS);
-    if (self->rank == 0) /* a leader: its notes and answers are there more than once, the rest was asked for again */
+    if (self->rank == 0) /* its notes and answers are there more than once, the rest was asked for again */
         CHECK(coll->arena->staging->repaired > 0 && coll->arena->staging->repaired < hit);
     selvage_coll_destroy(coll);
     selvage_device_free(self->dev, in);
@@ -509,6 +540,7 @@ static void run_bad(int size, int ranks_per_node, void (*body)(local_rank_t *sel
 int main(void)
 {
     test_cases();
+    test_rows();
     run(3, 2, run_large, "");
     run(3, 1, run_large, "COLL_INTERNODE=chain");
     run_all_same();
