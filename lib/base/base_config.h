@@ -35,6 +35,7 @@ enum { SV_CONFIG_NUMA_AUTO, SV_CONFIG_NUMA_OFF };
 enum { SV_CONFIG_INTRANODE_DEFERRED, SV_CONFIG_INTRANODE_IMMEDIATE, SV_CONFIG_INTRANODE_MEASURED };
 enum { SV_CONFIG_RANGES_AUTO, SV_CONFIG_RANGES_ON, SV_CONFIG_RANGES_OFF };
 enum { SV_CONFIG_DIRECT_OFF, SV_CONFIG_DIRECT_PROBE, SV_CONFIG_DIRECT_FORCE };
+enum { SV_CONFIG_COLL_INTERNODE_AUTO, SV_CONFIG_COLL_INTERNODE_CHAIN };
 enum { SV_CONFIG_COLL_ALGO_AUTO, SV_CONFIG_COLL_ALGO_ONESHOT, SV_CONFIG_COLL_ALGO_TWOSHOT, SV_CONFIG_COLL_ALGO_DIRECT,
        SV_CONFIG_COLL_ALGO_RING, SV_CONFIG_COLL_ALGO_PAT, SV_CONFIG_COLL_ALGO_NVLS };
 enum { SV_CONFIG_COLL_WORK_FIFO_AUTO, SV_CONFIG_COLL_WORK_FIFO_ALWAYS };
@@ -65,7 +66,7 @@ typedef struct sv_config {
     int intranode;
     uint64_t message_eager_bytes;
     uint64_t message_buffer_bytes;
-    int coll_algo, coll_proto;
+    int coll_algo, coll_proto, coll_internode;
     uint64_t coll_ll_max, coll_ll128_max, coll_push_min;
     bool coll_checksum;
     int coll_work_fifo;

@@ -26,6 +26,12 @@ static bool has_room(const sv_coll_arena_t *arena, uint32_t end)
     return end - consumed <= arena->fifo_bytes;
 }
 
+bool sv_coll_fifo_has_room(const sv_coll_arena_t *arena, unsigned pieces)
+{
+    const unsigned most = sv_coll_fifo_pieces(arena);
+    return has_room(arena, arena->fifo_produced + (pieces < most ? pieces : most) * SV_COLL_FIFO_STRIDE);
+}
+
 static selvage_status_t wait_for_room(selvage_coll_t *coll, uint32_t end)
 {
     sv_coll_arena_t *arena = coll->arena;

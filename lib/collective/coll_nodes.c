@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * This file runs a call, or a group, of a communicator that spans nodes, from its beginning to its end. First it waits
- * for what is on the streams. Before a call of all ranks, these gather what each of them calls: so they agree that it
+ * for what is on the streams. Before a call of all ranks, these compare what each of them calls: so they agree that it
  * is the same call, and that all are there. Sends and receives concern two ranks alone, and their messages say what
  * they are.
  *
@@ -13,6 +13,7 @@
 #include "collective/coll_names.h"
 #include "collective/coll_nodes.h"
 #include "collective/coll_parts.h"
+#include "collective/coll_setup.h"
 #include "comm/comm_control.h"
 
 enum { ITEM_WHAT, ITEM_COUNT, ITEM_ROOT, ITEM_SEQUENCE };
@@ -40,27 +41,43 @@ static selvage_status_t report_call_mismatch(const selvage_coll_t *coll, int ran
                     (unsigned long long)first[ITEM_SEQUENCE], coll->number);
 }
 
-/* All ranks are there, and call the same. */
-static selvage_status_t match_call(selvage_coll_t *coll, const sv_coll_call_t *call)
+/* What a rank calls, in the words that ranks compare. */
+static void describe_call(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t value[SV_GATHER_VALUES])
 {
-    sv_team_t *all = &coll->all;
-    uint64_t *value = sv_gather_item_begin(all)->value;
-    unsigned op = call->flags & SV_COLL_DIVIDE   ? (unsigned)SV_COLL_SIGNED_AVERAGE
-                  : call->flags & SV_COLL_PREMUL ? (unsigned)SV_COLL_SIGNED_PREMUL
-                                                 : call->op;
+    const unsigned op = call->flags & SV_COLL_DIVIDE   ? (unsigned)SV_COLL_SIGNED_AVERAGE
+                        : call->flags & SV_COLL_PREMUL ? (unsigned)SV_COLL_SIGNED_PREMUL
+                                                       : call->op;
     value[ITEM_WHAT] = (uint64_t)op << 16 | (uint64_t)call->type << 8 | call->call;
     value[ITEM_COUNT] = call->count;
     value[ITEM_ROOT] = (uint64_t)(int64_t)call->root;
-    value[ITEM_SEQUENCE] = ++coll->node_set->sequence;
+    value[ITEM_SEQUENCE] = coll->node_set->sequence;
+}
+
+/* All ranks are there, and call the same. Only if they do not, each of them hears what all others call. */
+static selvage_status_t match_call(selvage_coll_t *coll, const sv_coll_call_t *call)
+{
+    sv_team_t *all = &coll->all;
+    uint64_t value[SV_GATHER_VALUES] = {0}, digest = 0;
+    bool same = false;
+    coll->node_set->sequence++;
+    describe_call(coll, call, value);
+    for (int i = ITEM_WHAT; i <= ITEM_SEQUENCE; i++)
+        digest = sv_digest_mix(digest + value[i]);
     all->stop = &coll->arena->pinned->host_stop;
-    selvage_status_t status = sv_gather(all, "selvage_coll", coll->number, SELVAGE_SUCCESS, coll->comm->timeout_s);
+    selvage_status_t status =
+        sv_gather_compare(all, "selvage_coll", coll->number, digest, &same, coll->comm->timeout_s);
+    if (status == SELVAGE_SUCCESS && !same) {
+        describe_call(coll, call, sv_gather_item_begin(all)->value);
+        status = sv_gather(all, "selvage_coll", coll->number, SELVAGE_SUCCESS, coll->comm->timeout_s);
+    }
     all->stop = NULL;
-    SV_TRY(status);
+    if (status != SELVAGE_SUCCESS || same)
+        return status;
     for (int r = 1; r < coll->size; r++)
         for (int i = ITEM_WHAT; i <= ITEM_SEQUENCE; i++)
             if (sv_gather_item_of(all, r)->value[i] != sv_gather_item_of(all, 0)->value[i])
                 return report_call_mismatch(coll, r);
-    return SELVAGE_SUCCESS;
+    return sv_error(SELVAGE_ERR_INTERNAL, "selvage_coll: ranks call the same, and their digests differ");
 }
 
 static selvage_status_t do_call(selvage_coll_t *coll, const sv_coll_call_t *call, bool *agreed_out)
@@ -78,7 +95,8 @@ static selvage_status_t do_call(selvage_coll_t *coll, const sv_coll_call_t *call
 }
 
 /* Ends this rank's kernels, and with them those of its node, which wait for the next one: that is launched to tell
-   them. It receives what nobody sends, so that it ends in no other way. */
+   them. It receives what nobody sends, so that it ends in no other way. Copies to and from the user's memory end, too.
+   */
 static void stop_node(selvage_coll_t *coll)
 {
     const double grace_s = 5;
@@ -91,6 +109,8 @@ static void stop_node(selvage_coll_t *coll)
     if (coll->dev.n > 1)
         (void)sv_coll_launch(coll->node_set->part, &messenger, 1);
     (void)sv_coll_drain(arena, grace_s);
+    if (!sv_coll_stage_end(coll, grace_s))
+        sv_coll_arena_set_stuck(arena);
 }
 
 static selvage_status_t do_calls(nodes_task_t *task)

@@ -3,21 +3,34 @@
  * Communicators that span nodes. A call is made of calls of the device among the ranks of each node, and of host
  * messages between nodes, chunk by chunk through pinned memory; it blocks until it is through.
  *
- *   coll_nodes.c --> coll_nodes_reduce.c, coll_nodes_copy.c, coll_nodes_pairs.c    the calls
- *       |                `--> coll_nodes_wire.c     messages, copies, and waiting for both
- *       `-----------------> coll_nodes_set.c       who is on which node; memory
+ *   coll_nodes.c --> coll_nodes_reduce.c, coll_nodes_copy.c --> coll_rails.c    calls of all ranks; what drives them
+ *       |       `--> coll_nodes_pairs.c                            |            sends and receives
+ *       |                 `--> coll_nodes_message.c <--------------'            messages, answers
+ *       |                 `--> coll_nodes_wait.c <-----------------'            waiting
+ *       `-----------------> coll_nodes_set.c                                    who is on which node; memory
  *
- * The first rank of a node is its leader. Work on the device goes through the arena's own stream, after what the host
- * has seen complete on the user's. All of this runs where the engine lives, whose thread is never blocked: it polls.
+ * The ranks of a node that have the same place on their nodes make a rail: what goes between nodes is divided among the
+ * rails, so that every rank, and the NIC next to its GPU, has its part. Work on the device goes through the arena's own
+ * streams, after what the host has seen complete on the user's. All of this runs where the engine lives, whose thread
+ * is never blocked: it polls.
  */
 #ifndef SV_COLL_NODES_H
 #define SV_COLL_NODES_H
 
 #include "collective/coll_handle.h"
 
-/* On the set-up channel, beside that of gatherings; messages match in order. */
-enum { SV_COLL_DATA_TAG = 6, SV_COLL_ANSWER_TAG = 7 };
-enum { SV_COLL_CHUNK_BYTES = 4 << 20, SV_COLL_HEAD_BYTES = 64, SV_COLL_WORD_COPIES = 3 };
+enum { SV_COLL_HEAD_BYTES = 64, SV_COLL_WORD_COPIES = 3 };
+/* Rows of a call that are on their way at a time, and how many are begun on the device before the first has ended
+   there; see coll_rails.c. */
+enum { SV_COLL_RAIL_SLOTS = 8, SV_COLL_RAIL_AHEAD = 2 * SV_COLL_RAIL_SLOTS, SV_COLL_CHUNK_BYTES = 512 << 10 };
+/* Up to so many nodes exchange pieces with each other directly; more of them have two neighbours each. */
+enum { SV_COLL_DIRECT_NODES = 16, SV_COLL_ALL_NODES = -2 };
+/* After so many turns of a wait the rest of the engine has one, even if every turn moved something. */
+enum { SV_COLL_TURNS = 32 };
+
+/* On the set-up channel, after that of gatherings; messages match in order. Each slot, of either direction, has a pair
+   of tags: a message that is sent again is not taken for that of another slot, nor a share for a result. */
+enum { SV_COLL_DATA_TAG = 6, SV_COLL_TAG_SLOTS = 2 * SV_COLL_RAIL_SLOTS };
 
 /* What precedes the bytes of a message, and says what they are. */
 typedef struct sv_coll_head {
@@ -40,10 +53,13 @@ typedef struct sv_coll_word {
 /* Who is where; of one communicator. */
 typedef struct sv_coll_node_set {
     selvage_coll_t *part;      /* the ranks of this node as a communicator of their own: what the device part is told */
-    int nnodes, mine;          /* nodes, in order of their leaders, and this one */
-    int *leader;               /* of each node: its lowest rank */
+    int nnodes, mine;          /* nodes, in order of their lowest ranks, and this one */
     int *node;                 /* of each rank */
     int *inner;                /* of each rank: its place among those of its node */
+    int *rank_at;              /* ranks by node, then by place; those of node k begin at first[k] */
+    int *first;                /* of each node, and one more: the end */
+    int rails;                 /* ranks of the smallest node */
+    uint32_t *sent, *received; /* chunks of sends to each rank, and of receives from it */
     uint32_t sequence;         /* of calls of all ranks */
 } sv_coll_node_set_t;
 
@@ -53,23 +69,72 @@ typedef struct sv_coll_sending {
     const void *message;       /* stays until the answer is there */
     size_t bytes;
     int rank;
-    unsigned attempts;
+    unsigned slot, attempts;
     sv_coll_word_t answer;
 } sv_coll_sending_t;
+
+/* The other end: received, and again if it came damaged, verified and answered. */
+typedef struct sv_coll_taking {
+    sv_wire_request_t request, answering;
+    uint8_t *message;
+    sv_coll_head_t wanted;
+    int rank;
+    unsigned slot, attempts;
+    bool due;                  /* the answer is to be sent, */
+    selvage_status_t verdict;  /* which says this */
+    sv_coll_word_t answer;
+} sv_coll_taking_t;
+
+/* What a rank does with one row of a call: with the piece of the vector that its rail carries, or that it is to get. */
+typedef struct sv_coll_row {
+    uint64_t at, bytes;        /* the piece, as heads of messages name it */
+    const uint8_t *own;        /* this rank's share of it, in device memory; NULL: it has none */
+    int from, to;              /* a sum comes from that rank, to which the own share is added, and goes on to that one;
+                                  -1: none. from ALL_NODES: the shares of the rail's ranks on all nodes are added */
+    bool ends;                 /* the result of the piece is there, once that is done */
+    int source, next;          /* the result comes from that rank, and goes on to that one; -1: none; next ALL_NODES: to
+                                  the rail's ranks on all other nodes */
+    uint8_t *put;              /* where it is put, in device memory; NULL: nowhere */
+} sv_coll_row_t;
+
+typedef enum sv_coll_slot_state {
+    SV_COLL_SLOT_DONE,         /* the row's part is over, or has not begun */
+    SV_COLL_SLOT_COPY, SV_COLL_SLOT_TAKE, SV_COLL_SLOT_SEND, SV_COLL_SLOT_RESULT
+} sv_coll_slot_state_t;
+
+typedef struct sv_coll_rail_slot {
+    sv_coll_row_t row;
+    const sv_coll_call_t *call; /* of a pair */
+    unsigned tags;             /* the slot whose tags its messages have */
+    sv_coll_slot_state_t state;
+    bool putting;              /* the copy to row.put is not complete */
+    uint8_t *out, *in, *other; /* pinned: messages of a chunk, one from the own device, and one or two that come */
+    uint8_t *device;           /* a chunk */
+    uint8_t *sum;              /* which of the messages has the sum so far, or NULL */
+    int node;                  /* of ALL_NODES, that whose share is added next */
+    sv_event_t *copied;
+    sv_coll_sending_t sending[SV_COLL_DIRECT_NODES];
+    unsigned nsendings, nsent; /* of this row, and how many of them were taken */
+    sv_coll_taking_t taking;
+} sv_coll_rail_slot_t;
 
 /* Memory that the calls take turns in; of an arena. A message is its head and at most a chunk. */
 typedef struct sv_coll_staging {
     uint64_t chunk_bytes;
-    uint8_t *out, *in;         /* pinned: a message, and room for heads of parts of it */
-    uint8_t *device;           /* a chunk */
+    uint8_t *memory, *device;  /* owned; what is below lies in them */
     sv_event_t *event;
-    sv_coll_sending_t *sends;  /* open ones, nsends of them; room for one to every rank */
-    unsigned nsends;
-    sv_wire_request_t taking, answering; /* the receive of data, and the answer to it; zero: none */
-    sv_coll_word_t word, answer; /* the last word, and that answer */
+    void *up_stream, *down_stream; /* copies out of the device, and into it: these never wait for a kernel */
+    sv_coll_rail_slot_t up[SV_COLL_RAIL_SLOTS], down[SV_COLL_RAIL_SLOTS];
+    sv_event_t *collected[SV_COLL_RAIL_AHEAD], *spread[SV_COLL_RAIL_SLOTS];
+    bool pairs;                /* sends and receives are under way */
+    sv_coll_word_t word;       /* the last one */
     uint64_t repaired;         /* messages that came damaged, and were asked for again */
     bool set_aside;            /* the wire may still use it: never freed */
 } sv_coll_staging_t;
+
+/* coll_rails.c: how long chunks of so many bytes are; turns: of nodes that take turns with them, or 0. The same on all
+   ranks that ask the same. */
+uint64_t sv_coll_chunk_bytes(const sv_coll_staging_t *staging, uint64_t bytes, unsigned turns);
 
 /* coll_nodes_set.c: makes what a communicator that spans nodes needs. Local. Partner: sv_coll_node_set_free(). */
 selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll);
@@ -77,37 +142,66 @@ void sv_coll_node_set_free(selvage_coll_t *coll);
 /* Accepts NULL. No call is under way. */
 void sv_coll_staging_free(sv_coll_arena_t *arena);
 
-static inline bool sv_coll_leads(const selvage_coll_t *coll)
-{
-    return coll->node_set->leader[coll->node_set->mine] == coll->rank;
-}
 static inline bool sv_coll_is_near(const selvage_coll_t *coll, int rank)
 {
     return coll->node_set->node[rank] == coll->node_set->mine;
 }
 
-/* coll_nodes_wire.c: enqueues a copy on the arena's stream; waits until all there is complete, and has not failed. */
-selvage_status_t sv_coll_stage_copy(selvage_coll_t *coll, void *dst, const void *src, uint64_t bytes,
-                                    sv_copy_kind_t kind);
+/* coll_nodes_wait.c: waits until all on the arena's stream, or on a user's, is complete, and has not failed. */
 selvage_status_t sv_coll_stage_wait(selvage_coll_t *coll);
-/* Waits for what is on any stream now. */
 selvage_status_t sv_coll_stage_wait_stream(selvage_coll_t *coll, void *stream);
+/* A turn of a wait for a rank, which goes on with SUCCESS. */
+selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, sv_deadline_t *deadline, int rank);
+/* After an error: waits for copies of the call that are under way, at most so long. Returns whether they have ended. */
+bool sv_coll_stage_end(selvage_coll_t *coll, double timeout_s);
 
-/* Writes the head of a message, whose bytes (after it) are there. */
+/* coll_nodes_message.c: writes the head of a message, whose bytes (after it) are there. */
 void sv_coll_message_write(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,
                            uint64_t bytes);
-/* Starts to send it; it must stay until sv_coll_message_sent() has waited for all that was started to be taken. */
-selvage_status_t sv_coll_message_send(selvage_coll_t *coll, const void *message, int rank);
-selvage_status_t sv_coll_message_sent(selvage_coll_t *coll);
-/* Posts a receive into a message of a chunk at most; waits for it, verifies that it is what is wanted, and answers.
-   What is damaged is asked for again. */
-selvage_status_t sv_coll_message_post(selvage_coll_t *coll, uint8_t *message, int rank);
-selvage_status_t sv_coll_message_await(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,
-                                       uint64_t bytes, int rank);
-selvage_status_t sv_coll_message_take(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,
-                                      uint64_t bytes, int rank);
+/* Starts to send it to a rank. It must stay until sv_coll_sending_drive() says SUCCESS: it was taken, and was right. */
+selvage_status_t sv_coll_sending_start(selvage_coll_t *coll, sv_coll_sending_t *sending, const void *message, int rank,
+                                       unsigned slot);
+selvage_status_t sv_coll_sending_drive(selvage_coll_t *coll, sv_coll_sending_t *sending);
+/* Starts to receive the message of a rank with these bytes of a call; driven until it says SUCCESS: it is there, and
+   was verified. What is damaged is asked for again. The answer has gone when sv_coll_taking_drain() says SUCCESS. */
+selvage_status_t sv_coll_taking_start(selvage_coll_t *coll, sv_coll_taking_t *taking, const sv_coll_call_t *call,
+                                      uint8_t *message, uint64_t at, uint64_t bytes, int rank, unsigned slot);
+selvage_status_t sv_coll_taking_drive(selvage_coll_t *coll, sv_coll_taking_t *taking);
+selvage_status_t sv_coll_taking_drain(selvage_coll_t *coll, sv_coll_taking_t *taking);
 /* Tells all ranks that nothing more comes from this one, and lets go of the wire. */
 void sv_coll_message_give_up(selvage_coll_t *coll, selvage_status_t status);
+
+/* What all rows of a call have in common, the same on all ranks but for addresses; see coll_rails.c. */
+typedef struct sv_coll_plan {
+    selvage_coll_t *coll;
+    const sv_coll_call_t *call;
+    uint64_t rows, chunk_bytes, element_bytes;
+    int rails, mine;           /* how many there are, and this rank's; -1: it carries nothing */
+    int groups;                /* of blocks: so many ranks of a node share a rail at most */
+    bool direct;               /* few nodes */
+    bool launched;             /* something was, before the rows */
+    void (*describe)(const struct sv_coll_plan *plan, uint64_t row, sv_coll_row_t *row_out);
+    /* Enqueue a row's calls among the ranks of this node before and after it goes between nodes; NULL: none. */
+    selvage_status_t (*collect)(const struct sv_coll_plan *plan, uint64_t row);
+    selvage_status_t (*spread)(const struct sv_coll_plan *plan, uint64_t row);
+} sv_coll_plan_t;
+
+/* Fills in what can be told from the call, for a vector of so many bytes that is divided among the rails. */
+void sv_coll_plan_begin(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t bytes);
+/* The piece of a row and a rail: returns its bytes, 0 if there is none. */
+uint64_t sv_coll_plan_piece(const sv_coll_plan_t *plan, uint64_t row, int rail, uint64_t bytes, uint64_t *at_out);
+/* The same for a vector of a block of each rank, of which a rank's goes on the rail of its place on its node. */
+void sv_coll_plan_begin_blocks(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_coll_call_t *call);
+uint64_t sv_coll_plan_block(const sv_coll_plan_t *plan, uint64_t row, int rail, int *rank_out, uint64_t *at_out);
+/* The rank that has this rail on a node. */
+int sv_coll_plan_rank(const sv_coll_plan_t *plan, int node, int rail);
+/* Where this rank's share of a row is collected, and where a result is put that is not for it. */
+uint8_t *sv_coll_plan_collected(const sv_coll_plan_t *plan, uint64_t row);
+uint8_t *sv_coll_plan_received(const sv_coll_plan_t *plan, uint64_t row);
+/* A spread: the pieces of a row are in the output of the ranks that carry them, and go to all ranks of the node. */
+selvage_status_t sv_coll_plan_spread_vector(const sv_coll_plan_t *plan, uint64_t row);
+/* Runs all rows. */
+selvage_status_t sv_coll_plan_run(const sv_coll_plan_t *plan);
 
 /* coll_nodes_reduce.c, coll_nodes_copy.c, coll_nodes_pairs.c: calls that all ranks make alike, as is known by now. */
 selvage_status_t sv_coll_nodes_reduce(selvage_coll_t *coll, const sv_coll_call_t *call);

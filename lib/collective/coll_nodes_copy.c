@@ -1,187 +1,233 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This file does broadcasts and all-gathers between nodes. The root of a broadcast sends to the leaders of the other
- * nodes, who pass it on; its own node is served by the device alone. An all-gather goes through the vector of all
- * ranks' blocks in chunks: leaders collect what of a chunk their node has, exchange that, and pass the whole chunk on.
- * The caller waits for all of it; the arena owns the messages.
+ * This file does broadcasts and all-gathers between nodes. Pieces go to all nodes, or round from node to node, each on
+ * its rail:
+ *
+ *   collect   the root, or a rank without a rail -> the rank whose rail it is
+ *   up        out of the device
+ *   down      to the next node, and the next, until all have it
+ *   spread    the rank whose rail it is -> all ranks of its node
+ *
+ * The node that a piece comes from is served by the device alone.
  */
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
 
-typedef struct chunk {
-    selvage_coll_t *coll;
-    const sv_coll_call_t *call;
-    uint64_t at, bytes, element_bytes;
-} chunk_t;
-
-static uint8_t *copy_recv_at(const chunk_t *chunk, uint64_t at)
+static uint64_t block_bytes(const sv_coll_plan_t *plan)
 {
-    return (uint8_t *)chunk->call->recv + at;
+    return plan->call->count * plan->element_bytes;
 }
 
-static selvage_status_t broadcast_copy_on_node(const chunk_t *chunk, const void *from, int root)
+/* Whether a piece is sent to all nodes at once. Each gets it with the first step, but its sender sends it n - 1 times:
+   so of a vector that has one origin only if it is short. */
+static bool is_fanned(const sv_coll_plan_t *plan)
 {
-    selvage_coll_t *coll = chunk->coll;
-    const sv_coll_call_t inner = {.call = SV_COLL_BROADCAST,
-                                  .type = chunk->call->type,
-                                  .root = root,
-                                  .send = from,
-                                  .recv = copy_recv_at(chunk, chunk->at),
-                                  .count = chunk->bytes / chunk->element_bytes,
-                                  .stream = coll->arena->stream};
-    if (coll->dev.n == 1)
-        return sv_coll_stage_copy(coll, inner.recv, from, chunk->bytes, SV_COPY_D2D);
-    return sv_coll_launch(coll->node_set->part, &inner, 1);
+    return plan->direct && (plan->call->call == SV_COLL_ALL_GATHER || plan->rows == 1);
 }
 
-/* Sends staging->out to the leaders of all other nodes. */
-static selvage_status_t send_to_leaders(selvage_coll_t *coll)
+/* A piece that comes from this node goes to all, or round from here; one of another node goes on, unless that is next.
+   */
+static void describe_round(const sv_coll_plan_t *plan, uint64_t row, int origin, sv_coll_row_t *row_out)
 {
-    const sv_coll_node_set_t *node_set = coll->node_set;
-    for (int k = 1; k < node_set->nnodes; k++) {
-        int leader = node_set->leader[(node_set->mine + k) % node_set->nnodes];
-        SV_TRY(sv_coll_message_send(coll, coll->arena->staging->out, leader));
+    const sv_coll_node_set_t *node_set = plan->coll->node_set;
+    const int nnodes = node_set->nnodes, mine = node_set->mine;
+    const int after = (mine + 1) % nnodes, before = (mine + nnodes - 1) % nnodes;
+    if (mine == origin) {
+        row_out->own = sv_coll_plan_collected(plan, row);
+        row_out->ends = true;
+    } else {
+        row_out->source = sv_coll_plan_rank(plan, is_fanned(plan) ? origin : before, plan->mine);
+        row_out->put = (uint8_t *)plan->call->recv + row_out->at;
     }
-    return SELVAGE_SUCCESS;
+    if (is_fanned(plan))
+        row_out->next = mine == origin ? SV_COLL_ALL_NODES : -1;
+    else if (after != origin)
+        row_out->next = sv_coll_plan_rank(plan, after, plan->mine);
+}
+
+/* A call among the ranks of this node, on the arena's stream. */
+static sv_coll_call_t make_inner(const sv_coll_plan_t *plan, unsigned call, int root, uint64_t bytes)
+{
+    return (sv_coll_call_t){.call = (uint8_t)call, .type = plan->call->type, .root = root,
+                            .count = bytes / plan->element_bytes, .stream = plan->coll->arena->stream};
+}
+
+/* --- broadcast ---------------------------------------------------------------------------------------------------- */
+
+/* The root sends the other ranks of its node the pieces of their rails. */
+static selvage_status_t collect_from_root(const sv_coll_plan_t *plan, uint64_t row)
+{
+    selvage_coll_t *coll = plan->coll;
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    const int root = plan->call->root;
+    sv_coll_call_t pairs[SV_COLL_RANKS];
+    unsigned npairs = 0;
+    if (node_set->node[root] != node_set->mine)
+        return SELVAGE_SUCCESS;
+    for (int rail = 0; rail < plan->rails; rail++) {
+        uint64_t at;
+        const uint64_t bytes = sv_coll_plan_piece(plan, row, rail, block_bytes(plan), &at);
+        if (bytes == 0 || rail == node_set->inner[root])
+            continue;
+        if (coll->rank == root) {
+            pairs[npairs] = make_inner(plan, SV_COLL_PAIR, rail, bytes);
+            pairs[npairs].is_send = true;
+            pairs[npairs++].send = (const uint8_t *)plan->call->send + at;
+        } else if (rail == plan->mine) {
+            pairs[npairs] = make_inner(plan, SV_COLL_PAIR, node_set->inner[root], bytes);
+            pairs[npairs++].recv = sv_coll_plan_collected(plan, row);
+        }
+    }
+    return sv_coll_launch(node_set->part, pairs, npairs);
+}
+
+static void describe_broadcast(const sv_coll_plan_t *plan, uint64_t row, sv_coll_row_t *row_out)
+{
+    const selvage_coll_t *coll = plan->coll;
+    *row_out = (sv_coll_row_t){.from = -1, .to = -1, .source = -1, .next = -1};
+    if (plan->mine < 0)
+        return;
+    row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, block_bytes(plan), &row_out->at);
+    describe_round(plan, row, coll->node_set->node[plan->call->root], row_out);
+    if (coll->rank == plan->call->root)
+        row_out->own = (const uint8_t *)plan->call->send + row_out->at;
+}
+
+selvage_status_t sv_coll_plan_spread_vector(const sv_coll_plan_t *plan, uint64_t row)
+{
+    selvage_coll_t *coll = plan->coll;
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    sv_coll_call_t calls[SV_COLL_RANKS];
+    uint64_t at[SV_COLL_RANKS] = {0}, bytes[SV_COLL_RANKS] = {0};
+    unsigned ncalls = 0;
+    const int last = plan->rails - 1;
+    for (int rail = 0; rail <= last; rail++)
+        bytes[rail] = sv_coll_plan_piece(plan, row, rail, block_bytes(plan), &at[rail]);
+    if (plan->call->call == SV_COLL_BROADCAST && node_set->node[plan->call->root] == node_set->mine) {
+        const uint64_t left = block_bytes(plan) - at[0], row_bytes = plan->chunk_bytes * (uint64_t)plan->rails;
+        calls[0] = make_inner(plan, SV_COLL_BROADCAST, node_set->inner[plan->call->root],
+                              left < row_bytes ? left : row_bytes); /* the root has all of it */
+        calls[0].send = (const uint8_t *)plan->call->send + at[0];
+        calls[0].recv = (uint8_t *)plan->call->recv + at[0];
+        return sv_coll_launch(node_set->part, calls, 1);
+    }
+    if (last + 1 == (int)coll->dev.n && bytes[last] == bytes[0]) { /* equal pieces are one call */
+        calls[0] = make_inner(plan, SV_COLL_ALL_GATHER, -1, bytes[0]);
+        calls[0].send = (const uint8_t *)plan->call->recv + at[plan->mine];
+        calls[0].recv = (uint8_t *)plan->call->recv + at[0];
+        return sv_coll_launch(node_set->part, calls, 1);
+    }
+    for (int rail = 0; rail < plan->rails; rail++) {
+        if (bytes[rail] == 0)
+            continue;
+        calls[ncalls] = make_inner(plan, SV_COLL_BROADCAST, rail, bytes[rail]);
+        calls[ncalls].send = calls[ncalls].recv = (uint8_t *)plan->call->recv + at[rail];
+        ncalls++;
+    }
+    return sv_coll_launch(node_set->part, calls, ncalls);
 }
 
 selvage_status_t sv_coll_nodes_broadcast(selvage_coll_t *coll, const sv_coll_call_t *call)
 {
-    const uint64_t element_bytes = selvage_type_bytes(call->type), most = coll->arena->staging->chunk_bytes;
-    const uint64_t all = call->count * element_bytes;
-    sv_coll_staging_t *staging = coll->arena->staging;
-    const bool near = sv_coll_is_near(coll, call->root);
-    /* The root's own node is served by the device alone. */
-    if (near && all > 0) {
-        const chunk_t whole = {coll, call, 0, all, element_bytes};
-        SV_TRY(broadcast_copy_on_node(&whole, call->send, coll->node_set->inner[call->root]));
-    }
-    for (uint64_t at = 0; at < all; at += most) {
-        const chunk_t chunk = {coll, call, at, all - at < most ? all - at : most, element_bytes};
-        uint8_t *to = copy_recv_at(&chunk, at);
-        if (!near && sv_coll_leads(coll)) { /* the leader of another node: takes the root's message */
-            SV_TRY(sv_coll_message_take(coll, call, staging->in, at, chunk.bytes, call->root));
-            SV_TRY(sv_coll_stage_copy(coll, to, staging->in + SV_COLL_HEAD_BYTES, chunk.bytes, SV_COPY_H2D));
-        }
-        if (!near) { /* passes it on to all ranks of its node */
-            SV_TRY(broadcast_copy_on_node(&chunk, to, 0));
-            SV_TRY(sv_coll_stage_wait(coll));
-        } else if (coll->rank == call->root) {
-            const uint8_t *from = (const uint8_t *)call->send + at;
-            SV_TRY(sv_coll_stage_copy(coll, staging->out + SV_COLL_HEAD_BYTES, from, chunk.bytes, SV_COPY_D2H));
-            SV_TRY(sv_coll_stage_wait(coll));
-            sv_coll_message_write(coll, call, staging->out, at, chunk.bytes);
-            SV_TRY(send_to_leaders(coll));
-            SV_TRY(sv_coll_message_sent(coll));
-        }
-    }
-    return sv_coll_stage_wait(coll);
+    sv_coll_plan_t plan;
+    const uint64_t bytes = call->count * selvage_type_bytes(call->type);
+    if (bytes == 0)
+        return SELVAGE_SUCCESS;
+    sv_coll_plan_begin(&plan, coll, call, bytes);
+    plan.describe = describe_broadcast;
+    plan.collect = plan.rails > 1 || coll->node_set->inner[call->root] > 0 ? collect_from_root : NULL;
+    if (coll->dev.n > 1 || coll->rank == call->root) /* alone on its node the root still fills its output */
+        plan.spread = sv_coll_plan_spread_vector;
+    return sv_coll_plan_run(&plan);
 }
 
-/* What of a chunk is in the block of a rank. */
-typedef struct part {
-    int rank;
-    uint64_t at, bytes;        /* in the vector of all blocks */
-} part_t;
+/* --- all-gather --------------------------------------------------------------------------------------------------- */
 
-/* The next part of a chunk that a rank of this node has; part->rank is -1 before the first. */
-static bool next_part(const chunk_t *chunk, int node, part_t *part)
+/* Ranks without a rail give their pieces to those of their node that have theirs. */
+static selvage_status_t collect_from_others(const sv_coll_plan_t *plan, uint64_t row)
 {
-    const uint64_t block = chunk->call->count * chunk->element_bytes, end = chunk->at + chunk->bytes;
-    int rank = part->rank < 0 ? (int)(chunk->at / block) : part->rank + 1;
-    while (rank < chunk->coll->size && chunk->coll->node_set->node[rank] != node)
-        rank++;
-    const uint64_t begin = (uint64_t)rank * block;
-    if (rank == chunk->coll->size || begin >= end)
-        return false;
-    part->rank = rank;
-    part->at = begin > chunk->at ? begin : chunk->at;
-    part->bytes = (begin + block < end ? begin + block : end) - part->at;
-    return true;
-}
-
-/* On each node, all parts go where they belong in the leader's output. */
-static selvage_status_t collect_on_node(const chunk_t *chunk)
-{
-    selvage_coll_t *coll = chunk->coll;
+    selvage_coll_t *coll = plan->coll;
     const sv_coll_node_set_t *node_set = coll->node_set;
-    const bool leads = sv_coll_leads(coll);
-    sv_coll_call_t pair[SV_COLL_RANKS];
+    sv_coll_call_t pairs[SV_COLL_RANKS];
     unsigned npairs = 0;
-    for (part_t part = {.rank = -1}; next_part(chunk, node_set->mine, &part);) {
-        const uint64_t skip = part.at - (uint64_t)part.rank * chunk->call->count * chunk->element_bytes;
-        const uint8_t *from = (const uint8_t *)chunk->call->send + skip;
-        sv_coll_call_t inner = {.call = SV_COLL_PAIR, .type = chunk->call->type,
-                                .count = part.bytes / chunk->element_bytes, .stream = coll->arena->stream};
-        if (leads && part.rank == coll->rank) {
-            SV_TRY(sv_coll_stage_copy(coll, copy_recv_at(chunk, part.at), from, part.bytes, SV_COPY_D2D));
-        } else if (leads) {
-            inner.root = node_set->inner[part.rank];
-            inner.recv = copy_recv_at(chunk, part.at);
-            pair[npairs++] = inner;
-        } else if (part.rank == coll->rank) {
-            inner.is_send = true;
-            inner.send = from;
-            pair[npairs++] = inner;
+    for (int rail = 0; rail < plan->rails; rail++) {
+        uint64_t at;
+        int rank;
+        const uint64_t bytes = sv_coll_plan_block(plan, row, rail, &rank, &at);
+        if (bytes == 0 || node_set->node[rank] != node_set->mine || node_set->inner[rank] == rail)
+            continue;
+        if (coll->rank == rank) {
+            pairs[npairs] = make_inner(plan, SV_COLL_PAIR, rail, bytes);
+            pairs[npairs].is_send = true;
+            pairs[npairs++].send = (const uint8_t *)plan->call->send + (at - block_bytes(plan) * (uint64_t)rank);
+        } else if (rail == plan->mine) {
+            pairs[npairs] = make_inner(plan, SV_COLL_PAIR, node_set->inner[rank], bytes);
+            pairs[npairs++].recv = sv_coll_plan_collected(plan, row);
         }
     }
-    return sv_coll_launch(node_set->part, pair, npairs);
+    return sv_coll_launch(node_set->part, pairs, npairs);
 }
 
-/* Copies a node's parts from output into a message, where they lie one after the other, or back. */
-static selvage_status_t copy_parts(const chunk_t *chunk, int node, uint8_t *message, sv_copy_kind_t kind)
+static void describe_all_gather(const sv_coll_plan_t *plan, uint64_t row, sv_coll_row_t *row_out)
 {
-    uint8_t *at = message + SV_COLL_HEAD_BYTES;
-    for (part_t part = {.rank = -1}; next_part(chunk, node, &part); at += part.bytes) {
-        uint8_t *place = copy_recv_at(chunk, part.at);
-        bool out = kind == SV_COPY_D2H;
-        SV_TRY(sv_coll_stage_copy(chunk->coll, out ? at : place, out ? place : at, part.bytes, kind));
-    }
-    return SELVAGE_SUCCESS;
+    const selvage_coll_t *coll = plan->coll;
+    int rank;
+    *row_out = (sv_coll_row_t){.from = -1, .to = -1, .source = -1, .next = -1};
+    if (plan->mine < 0)
+        return;
+    row_out->bytes = sv_coll_plan_block(plan, row, plan->mine, &rank, &row_out->at);
+    if (row_out->bytes == 0)
+        return;
+    describe_round(plan, row, coll->node_set->node[rank], row_out);
+    if (coll->rank == rank)
+        row_out->own = (const uint8_t *)plan->call->send + (row_out->at - block_bytes(plan) * (uint64_t)rank);
 }
 
-static uint64_t bytes_of_node(const chunk_t *chunk, int node)
+static selvage_status_t spread_blocks(const sv_coll_plan_t *plan, uint64_t row)
 {
-    uint64_t bytes = 0;
-    for (part_t part = {.rank = -1}; next_part(chunk, node, &part);)
-        bytes += part.bytes;
-    return bytes;
-}
-
-static selvage_status_t exchange_parts(const chunk_t *chunk)
-{
-    selvage_coll_t *coll = chunk->coll;
+    selvage_coll_t *coll = plan->coll;
     const sv_coll_node_set_t *node_set = coll->node_set;
-    sv_coll_staging_t *staging = coll->arena->staging;
-    uint64_t bytes = bytes_of_node(chunk, node_set->mine);
-    SV_TRY(copy_parts(chunk, node_set->mine, staging->out, SV_COPY_D2H));
-    SV_TRY(sv_coll_stage_wait(coll));
-    sv_coll_message_write(coll, chunk->call, staging->out, chunk->at, bytes);
-    if (bytes > 0)
-        SV_TRY(send_to_leaders(coll));
-    for (int node = 0; node < node_set->nnodes; node++) {
-        bytes = bytes_of_node(chunk, node);
-        if (node == node_set->mine || bytes == 0)
+    sv_coll_call_t calls[SV_COLL_RANKS];
+    unsigned ncalls = 0;
+    for (int rail = 0; rail < plan->rails; rail++) {
+        uint64_t at;
+        int rank;
+        const uint64_t bytes = sv_coll_plan_block(plan, row, rail, &rank, &at);
+        if (bytes == 0 || node_set->node[rank] == node_set->mine)
             continue;
-        SV_TRY(sv_coll_message_take(coll, chunk->call, staging->in, chunk->at, bytes, node_set->leader[node]));
-        SV_TRY(copy_parts(chunk, node, staging->in, SV_COPY_H2D));
-        SV_TRY(sv_coll_stage_wait(coll));
+        calls[ncalls] = make_inner(plan, SV_COLL_BROADCAST, rail, bytes);
+        calls[ncalls].send = calls[ncalls].recv = (uint8_t *)plan->call->recv + at;
+        ncalls++;
     }
-    return sv_coll_message_sent(coll);
+    return sv_coll_launch(node_set->part, calls, ncalls);
+}
+
+/* The blocks of this node's ranks, to all of them. */
+static selvage_status_t gather_on_node(const sv_coll_plan_t *plan)
+{
+    selvage_coll_t *coll = plan->coll;
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    sv_coll_call_t calls[SV_COLL_RANKS];
+    const uint64_t block = block_bytes(plan);
+    for (unsigned i = 0; i < coll->dev.n; i++) {
+        const int rank = sv_coll_plan_rank(plan, node_set->mine, (int)i);
+        calls[i] = make_inner(plan, SV_COLL_BROADCAST, (int)i, block);
+        calls[i].recv = (uint8_t *)plan->call->recv + (uint64_t)rank * block;
+        calls[i].send = rank == coll->rank ? plan->call->send : calls[i].recv;
+    }
+    return sv_coll_launch(node_set->part, calls, coll->dev.n);
 }
 
 selvage_status_t sv_coll_nodes_all_gather(selvage_coll_t *coll, const sv_coll_call_t *call)
 {
-    const uint64_t element_bytes = selvage_type_bytes(call->type), most = coll->arena->staging->chunk_bytes;
-    const uint64_t all = call->count * element_bytes * (uint64_t)coll->size;
-    for (uint64_t at = 0; at < all; at += most) {
-        const chunk_t chunk = {coll, call, at, all - at < most ? all - at : most, element_bytes};
-        SV_TRY(collect_on_node(&chunk));
-        if (sv_coll_leads(coll))
-            SV_TRY(exchange_parts(&chunk));
-        if (coll->dev.n > 1)
-            SV_TRY(broadcast_copy_on_node(&chunk, copy_recv_at(&chunk, at), 0));
-        SV_TRY(sv_coll_stage_wait(coll));
-    }
-    return SELVAGE_SUCCESS;
+    sv_coll_plan_t plan;
+    if (call->count == 0)
+        return SELVAGE_SUCCESS;
+    sv_coll_plan_begin_blocks(&plan, coll, call);
+    plan.describe = describe_all_gather;
+    plan.collect = plan.groups > 1 ? collect_from_others : NULL;
+    plan.spread = coll->dev.n > 1 ? spread_blocks : NULL;
+    plan.launched = true;
+    SV_TRY(gather_on_node(&plan));
+    return sv_coll_plan_run(&plan);
 }

@@ -1,113 +1,253 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * This file does all sends and receives of a group between nodes. Those with ranks of the own node are one launch. It
- * comes first, so that no kernel waits for a host that waits for a message. The others go in rounds, as in
- * coll_pairs.c: the j-th send to rank me + k with the j-th receive from rank me - k, by j, then k. Of a round, chunk i
- * of both is in flight at the same time. In round (j, k), chunk i, a rank waits only for ranks that have nothing to do
- * before it, so it all ends.
+ * comes first, so that no kernel waits for a host that waits for a message. The others go in an order that all ranks
+ * keep, as in coll_pairs.c: the j-th send to rank me + k with the j-th receive from rank me - k, by j, then k, and
+ * chunk by chunk. Up to SV_COLL_RAIL_SLOTS chunks are on their way out, and as many on their way in, so that copies and
+ * both ways of the wire overlap.
  *
- * A receiver answers each chunk, so that both ends learn of it if they do not match. The caller waits; the lists of
- * rounds live as long as the call.
+ * Of all chunks that are not through, take the first in that order. Nothing before it holds a slot at either end, so it
+ * is on its way, and ends. So everything ends. The chunks from one rank to another are numbered, over all calls, since
+ * the two ends may group them in other ways. Number i has the tags of slot i % SV_COLL_RAIL_SLOTS, which the one with
+ * the same tags before it has left: a chunk that is sent again is not taken for another.
+ *
+ * A receiver answers each chunk, so that both ends learn of it if they do not match. The caller waits; the lists live
+ * as long as the call, and the arena owns the slots.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "collective/coll_names.h"
 #include "collective/coll_nodes.h"
 
-/* Calls by direction and distance, each list in the order of the calls; numbers are 1 + index, 0 is the end. */
-typedef struct rounds {
-    const sv_coll_call_t *calls;
-    unsigned *next, *head[2], *tail[2];
-    unsigned left;
-} rounds_t;
+enum { SLOTS = SV_COLL_RAIL_SLOTS };
 
-static selvage_status_t sort_rounds(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls,
-                                    rounds_t *rounds)
+/* A chunk of a message; of nothing there is one, too. */
+typedef struct piece {
+    const sv_coll_call_t *call; /* NULL: there is none */
+    uint64_t at, bytes;
+    unsigned slot;              /* of its tags */
+} piece_t;
+
+/* The messages of one direction, by distance, each list in the order of the calls; numbers are 1 + index, 0 is the
+   end. */
+typedef struct queue {
+    const sv_coll_call_t *calls;
+    unsigned *next, *head, *tail; /* of calls; of distances */
+    uint32_t *npieces;            /* by rank: chunks so far, in this call and before; the communicator's */
+    unsigned left;                /* messages that were not begun */
+    int size, distance;           /* ranks; where the queue is */
+    piece_t piece;                /* the next one */
+    uint64_t begun, through;      /* chunks: those between are in slots */
+} queue_t;
+
+/* Both directions. */
+typedef struct pairs_run {
+    selvage_coll_t *coll;
+    queue_t out, in;
+    bool moved;
+    int awaited;
+} pairs_run_t;
+
+/* --- the order ---------------------------------------------------------------------------------------------------- */
+
+/* The next message, of the rank at the next distance that has one; none: call is NULL. */
+static void begin_message(queue_t *queue)
+{
+    queue->piece = (piece_t){0};
+    while (queue->left > 0) {
+        queue->distance = queue->distance + 1 < queue->size ? queue->distance + 1 : 1;
+        const unsigned number = queue->head[queue->distance];
+        if (number == 0)
+            continue;
+        queue->head[queue->distance] = queue->next[number - 1];
+        queue->left--;
+        queue->piece.call = &queue->calls[number - 1];
+        return;
+    }
+}
+
+static void measure_piece(const selvage_coll_t *coll, queue_t *queue)
+{
+    piece_t *piece = &queue->piece;
+    if (!piece->call)
+        return;
+    const uint64_t all = piece->call->count * selvage_type_bytes(piece->call->type);
+    const uint64_t room = sv_coll_chunk_bytes(coll->arena->staging, all, 0); /* the same at both ends */
+    piece->bytes = all - piece->at < room ? all - piece->at : room;
+    piece->slot = queue->npieces[piece->call->root] % SLOTS;
+}
+
+static void advance_queue(const selvage_coll_t *coll, queue_t *queue)
+{
+    piece_t *piece = &queue->piece;
+    queue->npieces[piece->call->root]++;
+    queue->begun++;
+    piece->at += piece->bytes;
+    if (piece->at >= piece->call->count * selvage_type_bytes(piece->call->type))
+        begin_message(queue);
+    measure_piece(coll, queue);
+}
+
+static selvage_status_t fill_queue(const selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls,
+                                   bool sends, queue_t *queue)
 {
     const size_t size = (size_t)coll->size;
-    *rounds = (rounds_t){.calls = calls};
-    SV_TRY(sv_calloc(ncalls + 4 * size, sizeof *rounds->next, &rounds->next));
-    for (int direction = 0; direction < 2; direction++) {
-        rounds->head[direction] = rounds->next + ncalls + (size_t)direction * 2 * size;
-        rounds->tail[direction] = rounds->head[direction] + size;
+    *queue = (queue_t){.calls = calls, .size = coll->size,
+                       .npieces = sends ? coll->node_set->sent : coll->node_set->received};
+    SV_TRY(sv_calloc(ncalls + 2 * size, sizeof *queue->next, &queue->next));
+    queue->head = queue->next + ncalls;
+    queue->tail = queue->head + size;
+    for (unsigned i = 0; i < ncalls; i++) {
+        if (calls[i].call != SV_COLL_PAIR || calls[i].is_send != sends || sv_coll_is_near(coll, calls[i].root))
+            continue;
+        const int way = sends ? calls[i].root - coll->rank : coll->rank - calls[i].root;
+        const int distance = way < 0 ? way + coll->size : way;
+        if (queue->head[distance] == 0)
+            queue->head[distance] = i + 1;
+        else
+            queue->next[queue->tail[distance] - 1] = i + 1;
+        queue->tail[distance] = i + 1;
+        queue->left++;
     }
-    for (unsigned i = 0; i < ncalls; i++)
-        if (calls[i].call == SV_COLL_PAIR && !sv_coll_is_near(coll, calls[i].root)) {
-            const int direction = calls[i].is_send, other = calls[i].root;
-            const int way = direction ? other - coll->rank : coll->rank - other;
-            const int distance = way < 0 ? way + coll->size : way;
-            if (rounds->head[direction][distance] == 0)
-                rounds->head[direction][distance] = i + 1;
-            else
-                rounds->next[rounds->tail[direction][distance] - 1] = i + 1;
-            rounds->tail[direction][distance] = i + 1;
-            rounds->left++;
-        }
+    begin_message(queue);
+    measure_piece(coll, queue);
     return SELVAGE_SUCCESS;
 }
 
-static const sv_coll_call_t *take_call(rounds_t *rounds, int direction, int distance)
+/* --- chunks ------------------------------------------------------------------------------------------------------- */
+
+/* Copies have streams of their own: what the calls' streams had is over, and on the arena's a launch may wait for ranks
+   that come late. */
+static selvage_status_t start_copy(const pairs_run_t *run, sv_coll_rail_slot_t *slot, void *to, const void *from,
+                                   sv_copy_kind_t kind, void *stream)
 {
-    const unsigned number = rounds->head[direction][distance];
-    if (number == 0)
-        return NULL;
-    rounds->head[direction][distance] = rounds->next[number - 1];
-    rounds->left--;
-    return &rounds->calls[number - 1];
+    sv_device_t *dev = run->coll->comm->dev;
+    if (slot->row.bytes > 0)
+        SV_TRY(SV_DEVICE_CALL(dev, copy_async, to, from, slot->row.bytes, kind, stream));
+    return SV_DEVICE_CALL(dev, event_record, slot->copied, stream);
 }
 
-/* Chunk i of a message; of nothing there is one, too. */
-typedef struct piece {
-    const sv_coll_call_t *call;
-    uint64_t at, bytes;
-} piece_t;
-
-static bool find_piece(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t i, piece_t *piece)
+static void fill_slot_row(sv_coll_rail_slot_t *slot, const piece_t *piece)
 {
-    if (!call)
-        return false;
-    const uint64_t most = coll->arena->staging->chunk_bytes, all = call->count * selvage_type_bytes(call->type);
-    *piece = (piece_t){.call = call, .at = i * most};
-    if (i > 0 && piece->at >= all)
-        return false;
-    piece->bytes = all - piece->at < most ? all - piece->at : most;
-    return true;
+    slot->row = (sv_coll_row_t){.at = piece->at, .bytes = piece->bytes, .from = -1, .to = -1, .source = -1, .next = -1};
+    slot->call = piece->call;
+    slot->tags = piece->slot;
+    slot->nsendings = slot->nsent = 0;
 }
 
-/* On the call's own stream, which is idle: on the arena's a launch may wait for ranks that come late. */
-static selvage_status_t copy_piece_memory(selvage_coll_t *coll, const piece_t *piece, void *to, const void *from,
-                                          sv_copy_kind_t kind)
+/* The other end of the oldest chunk is what this rank waits for. */
+static void note_peer(pairs_run_t *run, const sv_coll_rail_slot_t *slot)
 {
-    if (piece->bytes == 0)
+    if (run->awaited < 0)
+        run->awaited = slot->call->root;
+}
+
+static selvage_status_t begin_out(pairs_run_t *run)
+{
+    const piece_t piece = run->out.piece;
+    sv_coll_staging_t *staging = run->coll->arena->staging;
+    sv_coll_rail_slot_t *slot = &staging->up[run->out.begun % SLOTS];
+    fill_slot_row(slot, &piece);
+    slot->state = SV_COLL_SLOT_COPY;
+    advance_queue(run->coll, &run->out);
+    return start_copy(run, slot, slot->out + SV_COLL_HEAD_BYTES, (const uint8_t *)piece.call->send + piece.at,
+                      SV_COPY_D2H, staging->up_stream);
+}
+
+static selvage_status_t step_out(pairs_run_t *run, sv_coll_rail_slot_t *slot)
+{
+    switch (slot->state) {
+    case SV_COLL_SLOT_COPY:
+        SV_TRY(SV_DEVICE_CALL(run->coll->comm->dev, event_query, slot->copied));
+        sv_coll_message_write(run->coll, slot->call, slot->out, slot->row.at, slot->row.bytes);
+        slot->nsendings = 1;
+        slot->state = SV_COLL_SLOT_SEND;
+        return sv_coll_sending_start(run->coll, &slot->sending[0], slot->out, slot->call->root, slot->tags);
+    case SV_COLL_SLOT_SEND:
+        note_peer(run, slot);
+        SV_TRY(sv_coll_sending_drive(run->coll, &slot->sending[0]));
+        slot->state = SV_COLL_SLOT_DONE;
         return SELVAGE_SUCCESS;
-    SV_TRY(SV_DEVICE_CALL(coll->comm->dev, copy_async, to, from, piece->bytes, kind, piece->call->stream));
-    return sv_coll_stage_wait_stream(coll, piece->call->stream);
-}
-
-static selvage_status_t do_round(selvage_coll_t *coll, const sv_coll_call_t *send, const sv_coll_call_t *recv)
-{
-    sv_coll_staging_t *staging = coll->arena->staging;
-    piece_t out, in;
-    for (uint64_t i = 0;; i++) {
-        const bool sends = find_piece(coll, send, i, &out), receives = find_piece(coll, recv, i, &in);
-        if (!sends && !receives)
-            return SELVAGE_SUCCESS;
-        if (receives)
-            SV_TRY(sv_coll_message_post(coll, staging->in, recv->root));
-        if (sends) {
-            const uint8_t *from = (const uint8_t *)send->send + out.at;
-            SV_TRY(copy_piece_memory(coll, &out, staging->out + SV_COLL_HEAD_BYTES, from, SV_COPY_D2H));
-            sv_coll_message_write(coll, send, staging->out, out.at, out.bytes);
-            SV_TRY(sv_coll_message_send(coll, staging->out, send->root));
-        }
-        if (receives) {
-            uint8_t *to = (uint8_t *)recv->recv + in.at;
-            SV_TRY(sv_coll_message_await(coll, recv, staging->in, in.at, in.bytes, recv->root));
-            SV_TRY(copy_piece_memory(coll, &in, to, staging->in + SV_COLL_HEAD_BYTES, SV_COPY_H2D));
-        }
-        SV_TRY(sv_coll_message_sent(coll));
+    default:
+        return SELVAGE_IN_PROGRESS;
     }
 }
+
+static selvage_status_t begin_in(pairs_run_t *run)
+{
+    const piece_t piece = run->in.piece;
+    sv_coll_rail_slot_t *slot = &run->coll->arena->staging->down[run->in.begun % SLOTS];
+    fill_slot_row(slot, &piece);
+    slot->state = SV_COLL_SLOT_TAKE;
+    advance_queue(run->coll, &run->in);
+    return sv_coll_taking_start(run->coll, &slot->taking, piece.call, slot->in, piece.at, piece.bytes, piece.call->root,
+                                slot->tags);
+}
+
+static selvage_status_t step_in(pairs_run_t *run, sv_coll_rail_slot_t *slot)
+{
+    switch (slot->state) {
+    case SV_COLL_SLOT_TAKE:
+        note_peer(run, slot);
+        SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
+        slot->state = SV_COLL_SLOT_COPY;
+        return start_copy(run, slot, (uint8_t *)slot->call->recv + slot->row.at, slot->in + SV_COLL_HEAD_BYTES,
+                          SV_COPY_H2D, run->coll->arena->staging->down_stream);
+    case SV_COLL_SLOT_COPY:
+        SV_TRY(SV_DEVICE_CALL(run->coll->comm->dev, event_query, slot->copied));
+        SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
+        slot->state = SV_COLL_SLOT_DONE;
+        return SELVAGE_SUCCESS;
+    default:
+        return SELVAGE_IN_PROGRESS;
+    }
+}
+
+/* A turn of one direction: begins what has a slot, and drives what is under way. */
+static selvage_status_t drive_queue(pairs_run_t *run, queue_t *queue, sv_coll_rail_slot_t *slots,
+                                    selvage_status_t (*begin)(pairs_run_t *),
+                                    selvage_status_t (*step)(pairs_run_t *, sv_coll_rail_slot_t *))
+{
+    while (queue->piece.call && queue->begun < queue->through + SLOTS) {
+        SV_TRY(begin(run));
+        run->moved = true;
+    }
+    for (uint64_t i = queue->through; i < queue->begun; i++) {
+        const selvage_status_t status = step(run, &slots[i % SLOTS]);
+        if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS)
+            return status;
+        run->moved |= status == SELVAGE_SUCCESS;
+    }
+    while (queue->through < queue->begun && slots[queue->through % SLOTS].state == SV_COLL_SLOT_DONE)
+        queue->through++;
+    return SELVAGE_SUCCESS;
+}
+
+static bool is_queue_over(const queue_t *queue)
+{
+    return !queue->piece.call && queue->through == queue->begun;
+}
+
+static selvage_status_t drive_pairs(pairs_run_t *run)
+{
+    selvage_coll_t *coll = run->coll;
+    sv_coll_staging_t *staging = coll->arena->staging;
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
+    for (unsigned turn = 1; !is_queue_over(&run->in) || !is_queue_over(&run->out); turn++) {
+        run->moved = false;
+        run->awaited = -1;
+        SV_TRY(drive_queue(run, &run->in, staging->down, begin_in, step_in));
+        SV_TRY(drive_queue(run, &run->out, staging->up, begin_out, step_out));
+        if (run->moved)
+            sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
+        if (!run->moved || turn % SV_COLL_TURNS == 0)
+            SV_TRY(sv_coll_stage_turn(coll, &deadline, run->awaited < 0 ? coll->rank : run->awaited));
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* --- all of it ---------------------------------------------------------------------------------------------------- */
 
 /* Those with ranks of this node. */
 static selvage_status_t launch_within_node(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
@@ -128,17 +268,18 @@ static selvage_status_t launch_within_node(selvage_coll_t *coll, const sv_coll_c
 
 selvage_status_t sv_coll_nodes_pairs(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
-    rounds_t rounds;
+    pairs_run_t run = {.coll = coll};
     SV_TRY(launch_within_node(coll, calls, ncalls));
-    SV_TRY(sort_rounds(coll, calls, ncalls, &rounds));
-    selvage_status_t status = SELVAGE_SUCCESS;
-    while (rounds.left > 0 && status == SELVAGE_SUCCESS)
-        for (int k = 1; k < coll->size && rounds.left > 0 && status == SELVAGE_SUCCESS; k++) {
-            const sv_coll_call_t *send = take_call(&rounds, true, k), *recv = take_call(&rounds, false, k);
-            status = do_round(coll, send, recv);
-        }
-    sv_free(rounds.next);
+    selvage_status_t status = fill_queue(coll, calls, ncalls, true, &run.out);
+    if (status == SELVAGE_SUCCESS)
+        status = fill_queue(coll, calls, ncalls, false, &run.in);
+    coll->arena->staging->pairs = true;
+    if (status == SELVAGE_SUCCESS)
+        status = drive_pairs(&run);
+    sv_free(run.out.next);
+    sv_free(run.in.next);
     SV_TRY(status);
+    coll->arena->staging->pairs = false;
     return sv_coll_stage_wait(coll);
 }
 

@@ -1,163 +1,230 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * This file does reductions between nodes. The vector (of a reduce-scatter, the blocks of all ranks one after the
- * other) goes chunk by chunk:
+ * other) is divided among the rails, chunk by chunk:
  *
- *   device     all ranks of a node  ->  leader                    in the order of ranks
- *   messages   leader of node 0 -> leader of node 1 -> ...        each adds its node's sum after what it is sent
- *   messages   leader of the last node  ->  leaders, root, or the ranks whose blocks these are
- *   device     leader -> all ranks of its node                    of an all-reduce
+ *   collect   all ranks of a node -> the rank whose rail it is       in the order of ranks
+ *   up        each adds its node's sum after what it is sent; the last one divides
+ *   down      the result, to where it belongs
+ *   spread    the rank whose rail it is -> all ranks of its node, or the root
  *
- * So results are the same on all ranks and from run to run, but rounded once on each node. The last leader divides.
- * The caller waits for all of it; the arena owns the messages.
+ * So an element is always added in the same order: on a node by rank, then over nodes by node. What the result is does
+ * not depend on sizes, chunks, routes or time; it is the same on all ranks, and rounded once on each node.
+ *
+ * Among a few nodes a piece is sent to the node that adds it, and from there to all: two steps, in which each node
+ * sends 2 (n - 1) / n of the vector, as in a ring. Among many, and to one root, sums go from node 0 to node 1 and so
+ * on, and results back, so that a rank has two neighbours, whatever n is.
  */
-#include <string.h>
-
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
-#include "kernels/coll_pass_host.h"
 
-enum { PART_UNIT = SV_COLL_HEAD_BYTES };
-
-/* A piece of the vector. */
-typedef struct chunk {
-    selvage_coll_t *coll;
-    const sv_coll_call_t *call;
-    uint64_t at, bytes, element_bytes;
-} chunk_t;
-
-static int last_leader(const selvage_coll_t *coll)
+static uint64_t vector_bytes(const sv_coll_plan_t *plan)
 {
-    return coll->node_set->leader[coll->node_set->nnodes - 1];
+    return plan->call->count * plan->element_bytes;
 }
 
-/* A leader's place in the chain. Afterwards that of the last node has the result, as a message in staging->out. */
-static selvage_status_t add_to_chain(const chunk_t *chunk)
+/* The own share of a piece. */
+static const uint8_t *find_share(const sv_coll_plan_t *plan, uint64_t row, uint64_t at)
 {
-    selvage_coll_t *coll = chunk->coll;
-    const sv_coll_call_t *call = chunk->call;
-    const sv_coll_node_set_t *node_set = coll->node_set;
-    sv_coll_staging_t *staging = coll->arena->staging;
-    uint8_t *own = staging->out + SV_COLL_HEAD_BYTES;
-    const bool is_last = node_set->mine == node_set->nnodes - 1;
-    const unsigned divisor = is_last && (call->flags & SV_COLL_DIVIDE) ? (unsigned)coll->size : 0;
-    SV_TRY(sv_coll_stage_copy(coll, own, staging->device, chunk->bytes, SV_COPY_D2H));
-    SV_TRY(sv_coll_stage_wait(coll));
-    if (node_set->mine > 0) {
-        int before = node_set->leader[node_set->mine - 1];
-        SV_TRY(sv_coll_message_take(coll, call, staging->in, chunk->at, chunk->bytes, before));
-        sv_coll_pass_host(own, staging->in + SV_COLL_HEAD_BYTES, chunk->bytes, call->type, call->op, divisor);
-    }
-    sv_coll_message_write(coll, call, staging->out, chunk->at, chunk->bytes);
-    if (is_last)
-        return SELVAGE_SUCCESS;
-    SV_TRY(sv_coll_message_send(coll, staging->out, node_set->leader[node_set->mine + 1]));
-    return sv_coll_message_sent(coll);
+    return plan->collect ? sv_coll_plan_collected(plan, row) : (const uint8_t *)plan->call->send + at;
 }
 
-/* Takes the result from the last leader, and puts it where it belongs. */
-static selvage_status_t take_result(const chunk_t *chunk, uint8_t *to, uint64_t at, uint64_t bytes)
+/* The sum of a piece goes up from node to node. */
+static void describe_chain(const sv_coll_plan_t *plan, uint64_t row, int rail, sv_coll_row_t *row_out)
 {
-    selvage_coll_t *coll = chunk->coll;
-    uint8_t *message = coll->arena->staging->in;
-    SV_TRY(sv_coll_message_take(coll, chunk->call, message, at, bytes, last_leader(coll)));
-    return sv_coll_stage_copy(coll, to, message + SV_COLL_HEAD_BYTES, bytes, SV_COPY_H2D);
+    const sv_coll_node_set_t *node_set = plan->coll->node_set;
+    const int mine = node_set->mine, last = node_set->nnodes - 1;
+    row_out->own = find_share(plan, row, row_out->at);
+    row_out->from = mine > 0 ? sv_coll_plan_rank(plan, mine - 1, rail) : -1;
+    row_out->to = mine < last ? sv_coll_plan_rank(plan, mine + 1, rail) : -1;
+    row_out->ends = mine == last;
 }
 
-/* Puts the result where it belongs on the last leader, which has it already. */
-static selvage_status_t keep_result(const chunk_t *chunk, uint8_t *to, uint64_t at, uint64_t bytes)
+/* All shares go to one node. */
+static void describe_star(const sv_coll_plan_t *plan, uint64_t row, int rail, int node, sv_coll_row_t *row_out)
 {
-    const uint8_t *result = chunk->coll->arena->staging->out + SV_COLL_HEAD_BYTES;
-    return sv_coll_stage_copy(chunk->coll, to, result + (at - chunk->at), bytes, SV_COPY_H2D);
+    row_out->own = find_share(plan, row, row_out->at);
+    row_out->ends = plan->coll->node_set->mine == node;
+    if (row_out->ends)
+        row_out->from = SV_COLL_ALL_NODES;
+    else
+        row_out->to = sv_coll_plan_rank(plan, node, rail);
 }
 
-/* The part of the chunk that is in the block of a rank: where it begins, how long it is. */
-static uint64_t chunk_part_of(const chunk_t *chunk, int rank, uint64_t *at_out)
+/* Node sums of pieces, each to the rank whose rail it is. */
+static selvage_status_t launch_sums(const sv_coll_plan_t *plan, uint64_t row, const uint64_t *at, const uint64_t *bytes)
 {
-    const uint64_t block = chunk->call->count * chunk->element_bytes, begin = (uint64_t)rank * block;
-    const uint64_t low = chunk->at > begin ? chunk->at : begin, end = chunk->at + chunk->bytes;
-    const uint64_t high = end < begin + block ? end : begin + block;
-    *at_out = low;
-    return low < high ? high - low : 0;
-}
-
-/* The result, from the last leader to whom it belongs. */
-static selvage_status_t send_result(const chunk_t *chunk)
-{
-    selvage_coll_t *coll = chunk->coll;
-    const sv_coll_call_t *call = chunk->call;
-    const sv_coll_node_set_t *node_set = coll->node_set;
-    sv_coll_staging_t *staging = coll->arena->staging;
-    const int last = last_leader(coll);
-    const bool is_last = coll->rank == last;
-    uint64_t at, bytes;
-    /* An all-reduce: to all leaders, and from each to its node. */
-    if (call->call == SV_COLL_ALL_REDUCE) {
-        uint8_t *to = (uint8_t *)call->recv + chunk->at;
-        for (int node = 0; is_last && node < node_set->mine; node++)
-            SV_TRY(sv_coll_message_send(coll, staging->out, node_set->leader[node]));
-        if (is_last)
-            SV_TRY(keep_result(chunk, to, chunk->at, chunk->bytes));
-        else if (sv_coll_leads(coll))
-            SV_TRY(take_result(chunk, to, chunk->at, chunk->bytes));
-        const sv_coll_call_t inner = {.call = SV_COLL_BROADCAST, .type = call->type, .root = 0, .send = to, .recv = to,
-                                      .count = chunk->bytes / chunk->element_bytes, .stream = coll->arena->stream};
-        return coll->dev.n > 1 ? sv_coll_launch(node_set->part, &inner, 1) : SELVAGE_SUCCESS;
-    }
-    /* A reduce: to the root. */
-    if (call->call == SV_COLL_REDUCE) {
-        if (is_last && call->root != last)
-            return sv_coll_message_send(coll, staging->out, call->root);
-        if (coll->rank != call->root)
-            return SELVAGE_SUCCESS;
-        uint8_t *to = (uint8_t *)call->recv + chunk->at;
-        return is_last ? keep_result(chunk, to, chunk->at, chunk->bytes)
-                       : take_result(chunk, to, chunk->at, chunk->bytes);
-    }
-    /* A reduce-scatter: to each rank whose block has a part of the chunk. Each part gets a head of its own, in the
-       memory of the other message. */
-    const uint64_t block = call->count * chunk->element_bytes;
-    uint8_t *message = staging->in;
-    int rank = (int)(chunk->at / block);
-    for (; is_last && rank < coll->size && (bytes = chunk_part_of(chunk, rank, &at)) > 0; rank++) {
-        if (rank == coll->rank)
+    selvage_coll_t *coll = plan->coll;
+    sv_coll_call_t sums[SV_COLL_RANKS];
+    unsigned nsums = 0;
+    for (int rail = 0; rail < plan->rails; rail++) {
+        if (bytes[rail] == 0)
             continue;
-        memcpy(message + SV_COLL_HEAD_BYTES, staging->out + SV_COLL_HEAD_BYTES + (at - chunk->at), bytes);
-        sv_coll_message_write(coll, call, message, at, bytes);
-        SV_TRY(sv_coll_message_send(coll, message, rank));
-        message += SV_COLL_HEAD_BYTES + (bytes + PART_UNIT - 1) / PART_UNIT * PART_UNIT;
+        sums[nsums] = *plan->call;
+        sums[nsums].call = SV_COLL_REDUCE;
+        sums[nsums].root = rail;
+        sums[nsums].flags &= (uint8_t)~SV_COLL_DIVIDE;
+        sums[nsums].send = (const uint8_t *)plan->call->send + at[rail];
+        sums[nsums].recv = sv_coll_plan_collected(plan, row);
+        sums[nsums].count = bytes[rail] / plan->element_bytes;
+        sums[nsums].send_id = sums[nsums].recv_id = 0;
+        sums[nsums++].stream = coll->arena->stream;
     }
-    bytes = chunk_part_of(chunk, coll->rank, &at);
-    if (bytes == 0)
-        return SELVAGE_SUCCESS;
-    uint8_t *to = (uint8_t *)call->recv + (at - block * (uint64_t)coll->rank);
-    return is_last ? keep_result(chunk, to, at, bytes) : take_result(chunk, to, at, bytes);
+    return sv_coll_launch(coll->node_set->part, sums, nsums);
 }
+
+/* --- all-reduce, reduce ------------------------------------------------------------------------------------------- */
+
+static selvage_status_t collect_vector(const sv_coll_plan_t *plan, uint64_t row)
+{
+    selvage_coll_t *coll = plan->coll;
+    uint64_t at[SV_COLL_RANKS], bytes[SV_COLL_RANKS];
+    for (int rail = 0; rail < plan->rails; rail++)
+        bytes[rail] = sv_coll_plan_piece(plan, row, rail, vector_bytes(plan), &at[rail]);
+    /* Equal pieces for all ranks are one call. */
+    if (plan->rails == (int)coll->dev.n && bytes[plan->rails - 1] == bytes[0] && plan->rails > 1) {
+        sv_coll_call_t call = *plan->call;
+        call.call = SV_COLL_REDUCE_SCATTER;
+        call.root = -1;
+        call.flags &= (uint8_t)~SV_COLL_DIVIDE;
+        call.send = (const uint8_t *)plan->call->send + at[0];
+        call.recv = sv_coll_plan_collected(plan, row);
+        call.count = bytes[0] / plan->element_bytes;
+        call.send_id = call.recv_id = 0;
+        call.stream = coll->arena->stream;
+        return sv_coll_launch(coll->node_set->part, &call, 1);
+    }
+    return launch_sums(plan, row, at, bytes);
+}
+
+static void describe_all_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_coll_row_t *row_out)
+{
+    *row_out = (sv_coll_row_t){.from = -1, .to = -1, .source = -1, .next = -1};
+    if (plan->mine < 0)
+        return;
+    row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, vector_bytes(plan), &row_out->at);
+    if (plan->direct) /* nodes take turns to add */
+        describe_star(plan, row, plan->mine, (int)(row % (uint64_t)plan->coll->node_set->nnodes), row_out);
+    else
+        describe_chain(plan, row, plan->mine, row_out);
+    if (!row_out->ends)
+        row_out->source = row_out->to;
+    row_out->next = !plan->direct ? row_out->from : row_out->ends ? SV_COLL_ALL_NODES : -1;
+    row_out->put = (uint8_t *)plan->call->recv + row_out->at;
+}
+
+/* To the node of the root, and there to a place of its own, if it is not the root's piece. */
+static void describe_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_coll_row_t *row_out)
+{
+    const selvage_coll_t *coll = plan->coll;
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    const int root_node = node_set->node[plan->call->root], last = node_set->nnodes - 1;
+    *row_out = (sv_coll_row_t){.from = -1, .to = -1, .source = -1, .next = -1};
+    if (plan->mine < 0)
+        return;
+    row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, vector_bytes(plan), &row_out->at);
+    describe_chain(plan, row, plan->mine, row_out);
+    if (node_set->mine == last && root_node != last)
+        row_out->next = sv_coll_plan_rank(plan, root_node, plan->mine);
+    if (node_set->mine != root_node)
+        return;
+    if (node_set->mine != last)
+        row_out->source = sv_coll_plan_rank(plan, last, plan->mine);
+    row_out->put = coll->rank == plan->call->root ? (uint8_t *)plan->call->recv + row_out->at
+                                                  : sv_coll_plan_received(plan, row);
+}
+
+/* The ranks of the root's node send it their pieces. */
+static selvage_status_t spread_to_root(const sv_coll_plan_t *plan, uint64_t row)
+{
+    selvage_coll_t *coll = plan->coll;
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    const int root = plan->call->root;
+    sv_coll_call_t pairs[SV_COLL_RANKS];
+    unsigned npairs = 0;
+    if (node_set->node[root] != node_set->mine)
+        return SELVAGE_SUCCESS;
+    for (int rail = 0; rail < plan->rails; rail++) {
+        uint64_t at;
+        const uint64_t bytes = sv_coll_plan_piece(plan, row, rail, vector_bytes(plan), &at);
+        sv_coll_call_t pair = {.call = SV_COLL_PAIR, .type = plan->call->type, .count = bytes / plan->element_bytes,
+                               .stream = coll->arena->stream};
+        if (bytes == 0 || rail == node_set->inner[root])
+            continue;
+        if (coll->rank == root) {
+            pair.root = rail;
+            pair.recv = (uint8_t *)plan->call->recv + at;
+            pairs[npairs++] = pair;
+        } else if (rail == plan->mine) {
+            pair.root = node_set->inner[root];
+            pair.is_send = true;
+            pair.send = sv_coll_plan_received(plan, row);
+            pairs[npairs++] = pair;
+        }
+    }
+    return sv_coll_launch(node_set->part, pairs, npairs);
+}
+
+/* --- reduce-scatter ----------------------------------------------------------------------------------------------- */
+
+static selvage_status_t collect_blocks(const sv_coll_plan_t *plan, uint64_t row)
+{
+    uint64_t at[SV_COLL_RANKS], bytes[SV_COLL_RANKS];
+    int rank;
+    for (int rail = 0; rail < plan->rails; rail++)
+        bytes[rail] = sv_coll_plan_block(plan, row, rail, &rank, &at[rail]);
+    return launch_sums(plan, row, at, bytes);
+}
+
+/* Where it was added, on the last node or that of the rank that gets it, a piece goes straight to that rank, which may
+   have no rail. */
+static void describe_reduce_scatter(const sv_coll_plan_t *plan, uint64_t row, sv_coll_row_t *row_out)
+{
+    const selvage_coll_t *coll = plan->coll;
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    const int rail = node_set->inner[coll->rank] % plan->rails;
+    const uint64_t block = vector_bytes(plan), own_block = block * (uint64_t)coll->rank;
+    int rank;
+    *row_out = (sv_coll_row_t){.from = -1, .to = -1, .source = -1, .next = -1};
+    row_out->bytes = sv_coll_plan_block(plan, row, rail, &rank, &row_out->at);
+    if (row_out->bytes == 0)
+        return;
+    const int adds = plan->direct ? node_set->node[rank] : node_set->nnodes - 1;
+    if (plan->mine >= 0 && plan->direct)
+        describe_star(plan, row, rail, adds, row_out);
+    else if (plan->mine >= 0)
+        describe_chain(plan, row, rail, row_out);
+    if (row_out->ends && rank != coll->rank)
+        row_out->next = rank;
+    if (rank != coll->rank)
+        return;
+    if (!row_out->ends)
+        row_out->source = sv_coll_plan_rank(plan, adds, rail);
+    row_out->put = (uint8_t *)plan->call->recv + (row_out->at - own_block);
+}
+
+/* --- all of them -------------------------------------------------------------------------------------------------- */
 
 selvage_status_t sv_coll_nodes_reduce(selvage_coll_t *coll, const sv_coll_call_t *call)
 {
-    const uint64_t element_bytes = selvage_type_bytes(call->type), most = coll->arena->staging->chunk_bytes;
-    uint64_t all = call->count * element_bytes;
-    if (call->call == SV_COLL_REDUCE_SCATTER)
-        all *= (uint64_t)coll->size;
-    for (uint64_t at = 0; at < all; at += most) {
-        const chunk_t chunk = {.coll = coll, .call = call, .at = at, .bytes = all - at < most ? all - at : most,
-                               .element_bytes = element_bytes};
-        /* 1. On the node, to its leader. */
-        const sv_coll_call_t inner = {
-            .call = SV_COLL_REDUCE, .type = call->type, .op = call->op, .root = 0,
-            .flags = call->flags & (uint8_t)~SV_COLL_DIVIDE, .send = (const uint8_t *)call->send + at,
-            .recv = coll->arena->staging->device, .count = chunk.bytes / element_bytes, .scalar = call->scalar,
-            .stream = coll->arena->stream};
-        SV_TRY(sv_coll_launch(coll->node_set->part, &inner, 1));
-        /* 2. From leader to leader. */
-        if (sv_coll_leads(coll))
-            SV_TRY(add_to_chain(&chunk));
-        /* 3. The result, from the last leader to whom it belongs. */
-        SV_TRY(send_result(&chunk));
-        /* 4. The messages are used again. */
-        SV_TRY(sv_coll_message_sent(coll));
-        SV_TRY(sv_coll_stage_wait(coll));
+    sv_coll_plan_t plan;
+    const uint64_t bytes = call->count * selvage_type_bytes(call->type);
+    /* One rank of a node has its sum as it is, unless it is multiplied first. */
+    const bool collects = coll->dev.n > 1 || (call->flags & SV_COLL_PREMUL);
+    if (bytes == 0)
+        return SELVAGE_SUCCESS;
+    if (call->call == SV_COLL_REDUCE_SCATTER) {
+        sv_coll_plan_begin_blocks(&plan, coll, call);
+        plan.describe = describe_reduce_scatter;
+        plan.collect = collects ? collect_blocks : NULL;
+        return sv_coll_plan_run(&plan);
     }
-    return SELVAGE_SUCCESS;
+    sv_coll_plan_begin(&plan, coll, call, bytes);
+    plan.collect = collects ? collect_vector : NULL;
+    plan.describe = call->call == SV_COLL_REDUCE ? describe_reduce : describe_all_reduce;
+    if (call->call == SV_COLL_REDUCE)
+        plan.spread = spread_to_root;
+    else if (coll->dev.n > 1)
+        plan.spread = sv_coll_plan_spread_vector;
+    return sv_coll_plan_run(&plan);
 }

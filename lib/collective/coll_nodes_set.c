@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * This file finds who is on which node, and makes the memory for what goes between nodes. A communicator owns tables.
- * An arena owns two messages in pinned memory and a chunk on the device: calls block and so take turns. One thread at a
- * time is inside.
+ * An arena owns the slots of rails, with messages in pinned memory and chunks on the device: calls block and so take
+ * turns. One thread at a time is inside.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
 #include "transfer/transfer_pool.h"
 
-enum { HEAD_ROOM = 2 * SV_COLL_HEAD_BYTES };
+enum {
+    UNIT = 256,
+    MESSAGE_BYTES = UNIT + SV_COLL_CHUNK_BYTES, /* its head is at the end of the first unit ... */
+    HEAD_AT = UNIT - SV_COLL_HEAD_BYTES,        /* ... so that its bytes are aligned */
+    SLOT_MESSAGES = 4                           /* up has three */
+};
 
-/* Of each rank its node, of each node its leader; nodes are numbered as their first ranks come. */
+/* Of each rank its node, and its place there; nodes are numbered as their first ranks come. */
 static selvage_status_t find_nodes(const selvage_coll_t *coll, sv_coll_node_set_t *node_set)
 {
     int *number, *count; /* by the lowest rank of comm on a node: 1 + the node's number; ranks of the node so far */
@@ -20,10 +25,8 @@ static selvage_status_t find_nodes(const selvage_coll_t *coll, sv_coll_node_set_
     count = number + total;
     for (int r = 0; r < coll->size; r++) {
         int at = coll->node_of[r];
-        if (number[at] == 0) {
-            node_set->leader[node_set->nnodes] = r;
+        if (number[at] == 0)
             number[at] = ++node_set->nnodes;
-        }
         node_set->node[r] = number[at] - 1;
         node_set->inner[r] = count[at]++;
     }
@@ -32,34 +35,83 @@ static selvage_status_t find_nodes(const selvage_coll_t *coll, sv_coll_node_set_
     return SELVAGE_SUCCESS;
 }
 
+/* The same by node; and how many rails there are. */
+static void list_by_node(const selvage_coll_t *coll, sv_coll_node_set_t *node_set)
+{
+    int *first = node_set->first;
+    for (int r = 0; r < coll->size; r++)
+        first[node_set->node[r] + 1]++;
+    node_set->rails = coll->size;
+    for (int k = 0; k < node_set->nnodes; k++) {
+        if (first[k + 1] < node_set->rails)
+            node_set->rails = first[k + 1];
+        first[k + 1] += first[k];
+    }
+    for (int r = 0; r < coll->size; r++)
+        node_set->rank_at[first[node_set->node[r]] + node_set->inner[r]] = r;
+}
+
+static selvage_status_t fill_slot(sv_device_t *dev, sv_coll_rail_slot_t *slot, uint8_t *memory, uint8_t *device)
+{
+    slot->in = memory + HEAD_AT;
+    slot->device = device;
+    return SV_DEVICE_CALL(dev, event_create, &slot->copied);
+}
+
 static selvage_status_t fill_staging(sv_coll_arena_t *arena, sv_coll_staging_t *staging)
 {
+    enum { SLOTS = SV_COLL_RAIL_SLOTS };
     sv_device_t *dev = arena->comm->dev;
-    size_t ranks = (size_t)arena->comm->wire->size;
-    size_t message_bytes = SV_COLL_CHUNK_BYTES + (ranks + 1) * HEAD_ROOM;
     void *ptr;
-    SV_TRY(sv_calloc(ranks, sizeof *staging->sends, &staging->sends));
-    SV_TRY(sv_pinned_alloc(dev, &arena->comm->topology, message_bytes, &staging->out));
-    SV_TRY(sv_pinned_alloc(dev, &arena->comm->topology, message_bytes, &staging->in));
-    SV_TRY(SV_DEVICE_CALL(dev, malloc, SV_COLL_CHUNK_BYTES, &ptr));
+    SV_TRY(sv_pinned_alloc(dev, &arena->comm->topology, SLOT_MESSAGES * SLOTS * MESSAGE_BYTES, &staging->memory));
+    SV_TRY(SV_DEVICE_CALL(dev, malloc, 2 * SLOTS * SV_COLL_CHUNK_BYTES, &ptr));
     staging->device = ptr;
+    for (unsigned s = 0; s < SLOTS; s++) {
+        uint8_t *memory = staging->memory + (size_t)SLOT_MESSAGES * s * MESSAGE_BYTES;
+        uint8_t *device = staging->device + (size_t)2 * s * SV_COLL_CHUNK_BYTES;
+        SV_TRY(fill_slot(dev, &staging->up[s], memory, device));
+        SV_TRY(fill_slot(dev, &staging->down[s], memory + MESSAGE_BYTES, device + SV_COLL_CHUNK_BYTES));
+        staging->up[s].out = memory + 2 * MESSAGE_BYTES + HEAD_AT;
+        staging->up[s].other = memory + 3 * MESSAGE_BYTES + HEAD_AT;
+        SV_TRY(SV_DEVICE_CALL(dev, event_create, &staging->spread[s]));
+    }
+    for (unsigned i = 0; i < SV_COLL_RAIL_AHEAD; i++)
+        SV_TRY(SV_DEVICE_CALL(dev, event_create, &staging->collected[i]));
+    SV_TRY(SV_DEVICE_CALL(dev, stream_create, &staging->up_stream));
+    SV_TRY(SV_DEVICE_CALL(dev, stream_create, &staging->down_stream));
     return SV_DEVICE_CALL(dev, event_create, &staging->event);
+}
+
+static void destroy_event(sv_device_t *dev, sv_event_t *event)
+{
+    if (event)
+        SV_DEVICE_CALL(dev, event_destroy, event);
 }
 
 void sv_coll_staging_free(sv_coll_arena_t *arena)
 {
     sv_coll_staging_t *staging = arena->staging;
     sv_device_t *dev = arena->comm->dev;
-    if (!staging || staging->set_aside)
+    if (!staging)
         return;
-    if (staging->event)
-        SV_DEVICE_CALL(dev, event_destroy, staging->event);
+    if (staging->up_stream) /* it waits for what is there, which uses all that follows */
+        SV_DEVICE_CALL(dev, stream_destroy, staging->up_stream);
+    if (staging->down_stream)
+        SV_DEVICE_CALL(dev, stream_destroy, staging->down_stream);
+    destroy_event(dev, staging->event);
+    for (unsigned s = 0; s < SV_COLL_RAIL_SLOTS; s++) {
+        destroy_event(dev, staging->up[s].copied);
+        destroy_event(dev, staging->down[s].copied);
+        destroy_event(dev, staging->spread[s]);
+    }
+    for (unsigned i = 0; i < SV_COLL_RAIL_AHEAD; i++)
+        destroy_event(dev, staging->collected[i]);
     SV_DEVICE_CALL(dev, free, staging->device);
-    SV_DEVICE_CALL(dev, host_free, staging->in);
-    SV_DEVICE_CALL(dev, host_free, staging->out);
-    sv_free(staging->sends);
-    sv_free(staging);
     arena->staging = NULL;
+    if (staging->set_aside) /* the wire may still read and write messages, answers and words */
+        return;
+    SV_DEVICE_CALL(dev, host_free, staging->memory);
+    sv_free(staging);
 }
 
 selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll)
@@ -70,11 +122,15 @@ selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll)
     SV_TRY(sv_calloc(1, sizeof *coll->node_set, &coll->node_set));
     size_t size = (size_t)coll->size;
     sv_coll_node_set_t *node_set = coll->node_set;
-    SV_TRY(sv_calloc(size, sizeof *node_set->leader, &node_set->leader));
     SV_TRY(sv_calloc(size, sizeof *node_set->node, &node_set->node));
     SV_TRY(sv_calloc(size, sizeof *node_set->inner, &node_set->inner));
     SV_TRY(sv_calloc(1, sizeof *node_set->part, &node_set->part));
+    SV_TRY(sv_calloc(size, sizeof *node_set->rank_at, &node_set->rank_at));
+    SV_TRY(sv_calloc(size + 1, sizeof *node_set->first, &node_set->first));
+    SV_TRY(sv_calloc(size, sizeof *node_set->sent, &node_set->sent));
+    SV_TRY(sv_calloc(size, sizeof *node_set->received, &node_set->received));
     SV_TRY(find_nodes(coll, node_set));
+    list_by_node(coll, node_set);
     sv_coll_arena_t *arena = coll->arena;
     if (arena->staging)
         return SELVAGE_SUCCESS;
@@ -91,9 +147,12 @@ void sv_coll_node_set_free(selvage_coll_t *coll)
     sv_coll_node_set_t *node_set = coll->node_set;
     if (!node_set)
         return;
-    sv_free(node_set->leader);
     sv_free(node_set->node);
     sv_free(node_set->inner);
+    sv_free(node_set->rank_at);
+    sv_free(node_set->first);
+    sv_free(node_set->sent);
+    sv_free(node_set->received);
     sv_free(node_set->part);
     sv_free(node_set);
     coll->node_set = NULL;

@@ -58,6 +58,8 @@ const sv_kernel_t *sv_coll_small_kernel(selvage_coll_t *coll, const sv_coll_work
 
 /* coll_fifo.c: how many pieces one launch may take from the FIFO. */
 unsigned sv_coll_fifo_pieces(const sv_coll_arena_t *arena);
+/* Whether so many pieces, or as many as one launch has at most, have room at once. */
+bool sv_coll_fifo_has_room(const sv_coll_arena_t *arena, unsigned pieces);
 /* Puts piece number index of the launch to come into the FIFO, once there is room. */
 selvage_status_t sv_coll_fifo_put(selvage_coll_t *coll, unsigned index, const sv_coll_work_t *work);
 

@@ -111,17 +111,22 @@ static selvage_status_t await_gather(gather_t *g, sv_wire_request_t *request, bo
     }
 }
 
-/* One round: `known` items are in hand, and afterwards twice as many, or all. */
-static selvage_status_t exchange_items(gather_t *g, int64_t known)
+/*
+ * One round: sends these items to the rank `known` below, and gets as many from the rank `known` above. Item i of them
+ * was written by the rank authors + i above; if authors is 0, all by the rank that sends them.
+ */
+static selvage_status_t exchange_items(gather_t *g, int64_t known, const sv_gather_item_t *items, size_t count,
+                                       int64_t authors, sv_gather_item_t *items_out)
 {
     sv_team_t *team = g->team;
     sv_wire_t *wire = team->comm->wire;
     int above = rank_at(team, known), below = rank_at(team, -known);
-    size_t count = (size_t)(known < team->size - known ? known : team->size - known);
-    size_t bytes = COPIES * count * sizeof *team->in, arrived = 0;
+    const size_t bytes = COPIES * count * sizeof *team->in;
+    const size_t room = ((size_t)team->size + 1) / 2 * COPIES * sizeof *team->in; /* for whatever call it is in */
+    size_t arrived = 0;
     for (size_t i = 0; i < COPIES * count; i++)
-        team->out[i] = team->items[i % count];
-    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, bytes, above, SV_GATHER_TAG, &g->in));
+        team->out[i] = items[i % count];
+    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, room, above, SV_GATHER_TAG, &g->in));
     g->in_open = true;
     SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, team->out, bytes, below, SV_GATHER_TAG, &g->out));
     g->out_open = true;
@@ -130,7 +135,7 @@ static selvage_status_t exchange_items(gather_t *g, int64_t known)
        given this one the other's context. */
     while (arrived >= sizeof *team->in && team->in->nonce != team->comm->nonce &&
            team->in->check == check_item(team->in, above)) {
-        SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, bytes, above, SV_GATHER_TAG, &g->in));
+        SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, room, above, SV_GATHER_TAG, &g->in));
         g->in_open = true;
         SV_TRY(await_gather(g, &g->in, &g->in_open, &arrived, above));
     }
@@ -141,12 +146,13 @@ static selvage_status_t exchange_items(gather_t *g, int64_t known)
         return sv_error(status, "%s failed on rank %d: %s", g->what, above, selvage_status_string(status));
     }
     for (size_t i = 0; i < count; i++) {
-        const sv_gather_item_t *item = find_copy(team, i, count, arrived, rank_at(team, known + (int64_t)i));
+        const int author = authors ? rank_at(team, authors + (int64_t)i) : above;
+        const sv_gather_item_t *item = find_copy(team, i, count, arrived, author);
         if (!item && arrived != bytes)
             return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", g->what, above);
         if (!item)
             return sv_error(SELVAGE_ERR_CHECKSUM, "%s: rank %d sent a note that does not verify", g->what, above);
-        team->items[(size_t)known + i] = *item;
+        items_out[i] = *item;
     }
     return await_gather(g, &g->out, &g->out_open, NULL, below);
 }
@@ -186,24 +192,36 @@ static void abort_gather(gather_t *g, selvage_status_t status)
     team->set_aside |= !drained;
 }
 
+/* An earlier call has broken the communicator: tells the others, and says so. */
+static selvage_status_t refuse_gather(sv_team_t *team, const char *what, selvage_status_t status)
+{
+    const selvage_status_t broken = team->comm->broken;
+    team->set_aside |= !send_abort_item(team, broken);
+    return status != SELVAGE_SUCCESS
+               ? status
+               : sv_error(broken, "%s: an earlier collective call failed on this communicator", what);
+}
+
+static void seal_item(const sv_team_t *team, sv_gather_item_t *item, const char *what, uint64_t key)
+{
+    const uint64_t hash = sv_agree_hash(what, key + LAST_WORD);
+    item->call = hash == LAST_WORD ? LAST_WORD + 1 : hash;
+    item->nonce = team->comm->nonce;
+    item->check = check_item(item, team->ranks[team->me]);
+}
+
 selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
                            double timeout_s)
 {
     gather_t g = {.team = team, .what = what, .timeout_s = timeout_s};
-    selvage_status_t broken = team->comm->broken;
-    if (broken != SELVAGE_SUCCESS) {
-        team->set_aside |= !send_abort_item(team, broken);
-        return status != SELVAGE_SUCCESS
-                   ? status
-                   : sv_error(broken, "%s: an earlier collective call failed on this communicator", what);
-    }
-    const uint64_t hash = sv_agree_hash(what, key + LAST_WORD);
-    team->items->call = hash == LAST_WORD ? LAST_WORD + 1 : hash;
+    if (team->comm->broken != SELVAGE_SUCCESS)
+        return refuse_gather(team, what, status);
     team->items->status = status;
-    team->items->nonce = team->comm->nonce;
-    team->items->check = check_item(team->items, team->ranks[team->me]);
+    seal_item(team, team->items, what, key);
     for (int64_t known = 1; known < team->size; known *= 2) {
-        selvage_status_t wire_status = exchange_items(&g, known);
+        /* `known` items are in hand, and afterwards twice as many, or all. */
+        const size_t count = (size_t)(known < team->size - known ? known : team->size - known);
+        selvage_status_t wire_status = exchange_items(&g, known, team->items, count, known, &team->items[known]);
         if (wire_status == SELVAGE_SUCCESS)
             continue;
         abort_gather(&g, wire_status);
@@ -223,5 +241,32 @@ selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selv
         if (sv_gather_item_of(team, r)->call != sv_gather_item_of(team, 0)->call)
             return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks %d and %d are in different collective calls, or on "
                             "different objects", what, team->ranks[0], team->ranks[r]);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_gather_compare(sv_team_t *team, const char *what, uint64_t key, uint64_t digest, bool *same_out,
+                                   double timeout_s)
+{
+    enum { LEAST, MOST };
+    gather_t g = {.team = team, .what = what, .timeout_s = timeout_s};
+    sv_gather_item_t item = {.value = {[LEAST] = digest, [MOST] = digest}}, other;
+    if (team->comm->broken != SELVAGE_SUCCESS)
+        return refuse_gather(team, what, SELVAGE_SUCCESS);
+    for (int64_t known = 1; known < team->size; known *= 2) {
+        seal_item(team, &item, what, key);
+        selvage_status_t status = exchange_items(&g, known, &item, 1, 0, &other);
+        if (status == SELVAGE_SUCCESS && other.call != item.call)
+            status = sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", what,
+                              rank_at(team, known));
+        if (status != SELVAGE_SUCCESS) {
+            abort_gather(&g, status);
+            return status;
+        }
+        if (other.value[LEAST] < item.value[LEAST])
+            item.value[LEAST] = other.value[LEAST];
+        if (other.value[MOST] > item.value[MOST])
+            item.value[MOST] = other.value[MOST];
+    }
+    *same_out = item.value[LEAST] == item.value[MOST];
     return SELVAGE_SUCCESS;
 }

@@ -8,7 +8,7 @@
 
 #include "comm/comm.h"
 
-enum { SV_GATHER_VALUES = 6, SV_GATHER_TAG = 5 }; /* the set-up channel: up to 4 taken below, commits from 16 */
+enum { SV_GATHER_VALUES = 6, SV_GATHER_TAG = 5 }; /* the set-up channel: up to 4 taken below, commits from 40 */
 
 typedef struct sv_gather_item {
     uint64_t nonce;            /* filled by the gathering: of the communicator */
@@ -46,5 +46,14 @@ const sv_gather_item_t *sv_gather_item_of(const sv_team_t *team, int rank);
  */
 selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
                            double timeout_s);
+
+/*
+ * Whether all ranks of the team bring the same digest: the same answer on all of them. By dissemination as sv_agree()
+ * has it, of the least and the greatest: ceil(log2 n) messages of one item each way, however many ranks there are. It
+ * is a barrier, too. Errors are those of sv_gather(), with which it takes turns on the wire in the order of the calls;
+ * but ranks that are in another call break the communicator.
+ */
+selvage_status_t sv_gather_compare(sv_team_t *team, const char *what, uint64_t key, uint64_t digest, bool *same_out,
+                                   double timeout_s);
 
 #endif

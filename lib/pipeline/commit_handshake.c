@@ -24,7 +24,7 @@ enum { REPEATS_MAX = 8 };
 
 int sv_commit_setup_tag(const selvage_comm_t *comm)
 {
-    enum { RESERVED_TAGS = 16 }; /* of the timeline, of gatherings */
+    enum { RESERVED_TAGS = 40 }; /* of the timeline, of gatherings, of collectives between nodes */
     return RESERVED_TAGS + 2 * (int)(comm->exchanges->commits % (uint64_t)((comm->wire->tag_max - RESERVED_TAGS) / 2));
 }
 

@@ -95,7 +95,7 @@ static void test_cases(void)
         long failed = atomic_load(&check_failed_);
         job_t job = {.stride = stride, .first = (w * 4) % stride, .chunk_bytes = w % 2 ? TINY_CHUNK : 0,
                      .seed = w < WORLDS ? 0 : w};
-        local_ranks_env(w % 3 == 2 ? "COLL_CHECKSUM=on" : w % 3 == 1 ? "PROGRESS=thread" : "");
+        local_ranks_env(w % 3 == 2 ? "COLL_INTERNODE=chain" : w % 3 == 1 ? "PROGRESS=thread" : "");
         local_ranks_run(&(local_run_t){.size = world[0], .ranks_per_node = world[1], .body = run_cases, .arg = &job});
         if (atomic_load(&check_failed_) != failed)
             fprintf(stderr, "world %u: %d ranks, %d per node\n", w, world[0], world[1]);
@@ -122,13 +122,46 @@ static void run_large(local_rank_t *self)
     selvage_coll_destroy(coll);
 }
 
-/* The bits of sums that depend on the order are the same on all ranks, and once more the same. */
+/* Many more rows than slots, of every call. */
+static void run_rows(local_rank_t *self)
+{
+    static const int calls[] = {COLL_ALL_REDUCE, COLL_REDUCE, COLL_REDUCE_SCATTER, COLL_BROADCAST, COLL_ALL_GATHER,
+                                COLL_ALL_TO_ALL, COLL_PAIRS};
+    coll_try_t try;
+    selvage_coll_t *coll = create(self, TINY_CHUNK);
+    coll_try_open(&try, coll, self->dev, 64 << 10, true);
+    for (unsigned i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        const bool blocks = calls[i] == COLL_REDUCE_SCATTER || calls[i] == COLL_ALL_GATHER ||
+                            calls[i] == COLL_ALL_TO_ALL;
+        coll_case_t what = {.call = calls[i], .count = blocks ? 2501 : 15001, .any_order = true, .in_place = i % 2,
+                            .root = (int)i % self->size};
+        what.terms = (coll_terms_t){.type = SELVAGE_FLOAT32, .op = SELVAGE_OP_SUM, .values = COLL_SMALL,
+                                    .nranks = self->size, .seed = i + 3};
+        coll_try_run(&try, &what, NULL);
+    }
+    coll_try_close(&try);
+    selvage_coll_destroy(coll);
+}
+
+static void test_rows(void)
+{
+    static const int worlds[][2] = {{2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}, {6, 2}, {5, 2}};
+    for (unsigned w = 0; w < sizeof worlds / sizeof worlds[0]; w++)
+        for (int way = 0; way < 2; way++) {
+            local_ranks_env(way ? "COLL_INTERNODE=chain" : "");
+            local_ranks_run(&(local_run_t){.size = worlds[w][0], .ranks_per_node = worlds[w][1], .body = run_rows});
+        }
+}
+
+/* The bits of sums that depend on the order are the same on all ranks, once more the same, and by either way and in
+   chunks of either size. */
 static void run_same(local_rank_t *self)
 {
     job_t *job = self->arg;
     coll_try_t try;
     size_t bytes;
-    selvage_coll_t *coll = create(self, TINY_CHUNK);
+    static uint64_t digest; /* of the run before */
+    selvage_coll_t *coll = create(self, job->chunk_bytes);
     coll_case_t what = {.call = COLL_ALL_REDUCE, .count = 1999, .any_order = true};
     what.terms = (coll_terms_t){.type = SELVAGE_BFLOAT16, .op = SELVAGE_OP_SUM, .values = COLL_ORDERED,
                                 .nranks = self->size, .seed = 5};
@@ -142,6 +175,11 @@ static void run_same(local_rank_t *self)
         }
         local_ranks_barrier(self);
         CHECK(memcmp(output, job->outputs[0], bytes) == 0);
+    }
+    if (self->rank == 0) {
+        const uint64_t own = sv_digest_sum(1, 0, job->outputs[0], bytes);
+        CHECK(digest == 0 || digest == own);
+        digest = own;
     }
     local_ranks_barrier(self);
     free(job->outputs[self->rank]);
@@ -226,6 +264,40 @@ static void run_one_way(local_rank_t *self)
             CHECK_STATUS(selvage_coll_recv(coll, data, (size_t)count, SELVAGE_INT32, 0, NULL), SELVAGE_SUCCESS);
         for (int i = 0; i < COUNT && self->rank == last; i++)
             CHECK_EQ(data[i], i < count ? turn * 1000 + i : -1);
+    }
+    CHECK_STATUS(selvage_coll_barrier(coll, NULL), SELVAGE_SUCCESS);
+    selvage_coll_destroy(coll);
+    selvage_device_free(self->dev, memory);
+}
+
+/* One end makes single calls of what the other end has in a group, in turns; in long messages, and in short ones. */
+static void run_regrouped(local_rank_t *self)
+{
+    enum { MESSAGES = 5, LONGEST = 600 };
+    selvage_coll_t *coll = create(self, TINY_CHUNK);
+    void *memory;
+    CHECK_STATUS(selvage_device_malloc(self->dev, MESSAGES * LONGEST * sizeof(int32_t), &memory), SELVAGE_SUCCESS);
+    int32_t *data = memory;
+    const int last = self->size - 1;
+    for (int turn = 0; turn < 6; turn++) {
+        const bool groups = (self->rank == 0) == (turn % 2 == 0);
+        for (int i = 0; i < MESSAGES * LONGEST; i++)
+            data[i] = self->rank == 0 ? turn * 10000 + i : -1;
+        if (self->rank > 0 && self->rank < last)
+            continue;
+        if (groups)
+            CHECK_STATUS(selvage_coll_group_begin(coll), SELVAGE_SUCCESS);
+        for (int m = 0; m < MESSAGES; m++) {
+            const size_t count = (size_t)(m * 137 + turn);
+            CHECK_STATUS(self->rank == 0
+                             ? selvage_coll_send(coll, data + m * LONGEST, count, SELVAGE_INT32, last, NULL)
+                             : selvage_coll_recv(coll, data + m * LONGEST, count, SELVAGE_INT32, 0, NULL),
+                         SELVAGE_SUCCESS);
+        }
+        if (groups)
+            CHECK_STATUS(selvage_coll_group_end(coll), SELVAGE_SUCCESS);
+        for (int i = 0; i < MESSAGES * LONGEST && self->rank == last; i++)
+            CHECK_EQ(data[i], i % LONGEST < i / LONGEST * 137 + turn ? turn * 10000 + i : -1);
     }
     CHECK_STATUS(selvage_coll_barrier(coll, NULL), SELVAGE_SUCCESS);
     selvage_coll_destroy(coll);
@@ -328,7 +400,7 @@ static void run_late(local_rank_t *self)
     selvage_coll_destroy(coll);
 }
 
-/* What comes damaged each time that it is sent is found by a digest, by the leader of one node, and the other hears of
+/* What comes damaged each time that it is sent is found by a digest, by a rank of one node, and the other hears of
    it; its own node is told at once, by an abort, and everybody by the next call, by whoever of the two is first. */
 static void run_damage(local_rank_t *self)
 {
@@ -341,7 +413,7 @@ static void run_damage(local_rank_t *self)
     if (self->rank == 0)
         sv_wire_local_corrupt_long(self->comm->wire, 4000);
     selvage_status_t status = selvage_coll_all_reduce(coll, data, data, 2000, SELVAGE_FLOAT32, SELVAGE_OP_SUM, NULL);
-    if (self->rank % 2 == 0) /* the leaders; the others may be done */
+    if (self->rank % 2 == 0) /* whose rail it is; the others may be done */
         CHECK_STATUS(status, wanted[self->rank]);
     status = selvage_coll_barrier(coll, NULL);
     CHECK(status == SELVAGE_ERR_CHECKSUM || (status == SELVAGE_ERR_ABORTED && self->rank % 2));
@@ -406,7 +478,7 @@ static void run_mended(local_rank_t *self)
     CHECK_STATUS(selvage_coll_error(coll), SELVAGE_SUCCESS);
     const uint64_t hit = sv_wire_local_corrupt_some(self->comm->wire, 0, 0);
     CHECK(hit >= MENDED_TURNS);
-    if (self->rank == 0) /* a leader: its notes and answers are there more than once, the rest was asked for again */
+    if (self->rank == 0) /* its notes and answers are there more than once, the rest was asked for again */
         CHECK(coll->arena->staging->repaired > 0 && coll->arena->staging->repaired < hit);
     selvage_coll_destroy(coll);
     selvage_device_free(self->dev, in);
@@ -448,6 +520,15 @@ static void run(int size, int ranks_per_node, void (*body)(local_rank_t *self), 
         fprintf(stderr, "%d ranks, %d per node, %s\n", size, ranks_per_node, environment);
 }
 
+static void run_all_same(void)
+{
+    for (int way = 0; way < 4; way++) {
+        job_t job = {.chunk_bytes = way % 2 ? TINY_CHUNK : 0};
+        local_ranks_env(way < 2 ? "" : "COLL_INTERNODE=chain");
+        local_ranks_run(&(local_run_t){.size = 5, .ranks_per_node = 2, .body = run_same, .arg = &job});
+    }
+}
+
 static void run_bad(int size, int ranks_per_node, void (*body)(local_rank_t *self), int kind, const char *environment)
 {
     job_t job = {.kind = kind};
@@ -459,12 +540,15 @@ static void run_bad(int size, int ranks_per_node, void (*body)(local_rank_t *sel
 int main(void)
 {
     test_cases();
+    test_rows();
     run(3, 2, run_large, "");
-    run(5, 2, run_same, "");
+    run(3, 1, run_large, "COLL_INTERNODE=chain");
+    run_all_same();
     run(4, 2, run_groups, "");
     run(5, 3, run_groups, "PROGRESS=thread");
     run(6, 2, run_splits, "");
     run(4, 2, run_one_way, "");
+    run(3, 1, run_regrouped, "");
     run(5, 2, run_barrier, "");
     for (int kind = 0; kind < MISMATCHES; kind++)
         run_bad(4, 2, run_mismatch, kind, "");
@@ -473,6 +557,7 @@ int main(void)
     run_bad(4, 2, run_damage, 0, "TIMEOUT_S=20");
     run_bad(4, 2, run_mended, 0, "TIMEOUT_S=20");
     run_bad(3, 1, run_mended, 0, "TIMEOUT_S=20");
+    run_bad(6, 1, run_mended, 0, "TIMEOUT_S=20 COLL_INTERNODE=chain");
     run_bad(4, 2, run_abort, 0, "TIMEOUT_S=20");
     return check_report("test_coll_nodes");
 }

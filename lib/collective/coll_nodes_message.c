@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages between nodes, copies, and waiting for both. Whatever is waited for, the engine goes on, an abort ends the
- * wait, and for other ranks the deadline does. What is left open by an error is withdrawn once, at the end of the call.
+ * Messages between nodes. Nothing here waits: whoever has a message under way drives it. What is left open by an error
+ * is withdrawn once, at the end of the call. The caller owns the memory of messages, and all of this runs where the
+ * engine lives.
  *
  * Every message of data is answered: it was right, or came damaged and is wanted again, or is of another call. So each
  * message has one answer, and its memory is its sender's again when that says that it was right. Damage is found by the
@@ -17,56 +18,6 @@
 #include "comm/comm_control.h"
 
 enum { ATTEMPTS = 8 }; /* of a message that comes damaged each time */
-
-static bool is_stopped(const selvage_coll_t *coll)
-{
-    /* Partner: sv_coll_abort(). */
-    return __atomic_load_n(&coll->arena->pinned->host_stop, __ATOMIC_ACQUIRE) != 0;
-}
-
-static selvage_status_t report_stopped(void)
-{
-    return sv_error_quiet(SELVAGE_ERR_ABORTED, "collectives of this communicator have ended: %s",
-                          selvage_status_string(SELVAGE_ERR_ABORTED));
-}
-
-static selvage_status_t report_broken(const selvage_coll_t *coll)
-{
-    return sv_error_quiet(coll->comm->broken, "an earlier collective call failed on this communicator: %s",
-                          selvage_status_string(coll->comm->broken));
-}
-
-selvage_status_t sv_coll_stage_wait_stream(selvage_coll_t *coll, void *stream)
-{
-    sv_device_t *dev = coll->comm->dev;
-    sv_event_t *event = coll->arena->staging->event;
-    sv_deadline_t deadline;
-    sv_deadline_begin(&deadline, coll->comm, 0); /* kernels have deadlines of their own */
-    SV_TRY(SV_DEVICE_CALL(dev, event_record, event, stream));
-    for (;;) {
-        selvage_status_t status = SV_DEVICE_CALL(dev, event_query, event);
-        if (status != SELVAGE_IN_PROGRESS)
-            return status;
-        if (is_stopped(coll))
-            return report_stopped();
-        if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
-            return report_broken(coll);
-    }
-}
-
-selvage_status_t sv_coll_stage_wait(selvage_coll_t *coll)
-{
-    SV_TRY(sv_coll_stage_wait_stream(coll, coll->arena->stream));
-    return sv_coll_check(coll);
-}
-
-selvage_status_t sv_coll_stage_copy(selvage_coll_t *coll, void *dst, const void *src, uint64_t bytes,
-                                    sv_copy_kind_t kind)
-{
-    if (bytes == 0 || dst == src)
-        return SELVAGE_SUCCESS;
-    return SV_DEVICE_CALL(coll->comm->dev, copy_async, dst, src, bytes, kind, coll->arena->stream);
-}
 
 static uint64_t digest_of(const selvage_coll_t *coll, const sv_coll_head_t *head, const uint8_t *bytes, int source)
 {
@@ -131,19 +82,28 @@ static selvage_status_t report_given_up(int rank, int32_t status)
     return sv_error(theirs, "rank %d gave up: %s", rank, selvage_status_string(theirs));
 }
 
+static int data_tag(unsigned slot)
+{
+    return SV_COLL_DATA_TAG + 2 * (int)slot;
+}
+
+static int answer_tag(unsigned slot)
+{
+    return data_tag(slot) + 1;
+}
+
 static selvage_status_t post_answer(const selvage_coll_t *coll, sv_coll_sending_t *sending)
 {
     return sv_wire_recv(coll->comm->wire, SV_WIRE_SETUP, &sending->answer, sizeof sending->answer,
-                        coll->all.ranks[sending->rank], SV_COLL_ANSWER_TAG, &sending->answering);
+                        coll->all.ranks[sending->rank], answer_tag(sending->slot), &sending->answering);
 }
 
-static selvage_status_t start_sending(const selvage_coll_t *coll, sv_coll_sending_t *sending)
+static selvage_status_t send_data(const selvage_coll_t *coll, sv_coll_sending_t *sending)
 {
-    const int peer = coll->all.ranks[sending->rank];
     sending->attempts++;
     SV_TRY(post_answer(coll, sending));
-    return sv_wire_send(coll->comm->wire, SV_WIRE_SETUP, sending->message, sending->bytes, peer, SV_COLL_DATA_TAG,
-                        &sending->request);
+    return sv_wire_send(coll->comm->wire, SV_WIRE_SETUP, sending->message, sending->bytes,
+                        coll->all.ranks[sending->rank], data_tag(sending->slot), &sending->request);
 }
 
 static selvage_status_t poll_answer(selvage_coll_t *coll, sv_coll_sending_t *sending, size_t arrived)
@@ -163,8 +123,15 @@ static selvage_status_t poll_answer(selvage_coll_t *coll, sv_coll_sending_t *sen
     return report_given_up(sending->rank, answer->status);
 }
 
-/* SUCCESS: it was taken, and was right. */
-static selvage_status_t drive_sending(selvage_coll_t *coll, sv_coll_sending_t *sending)
+selvage_status_t sv_coll_sending_start(selvage_coll_t *coll, sv_coll_sending_t *sending, const void *message, int rank,
+                                       unsigned slot)
+{
+    const sv_coll_head_t *head = message;
+    *sending = (sv_coll_sending_t){.message = message, .bytes = sizeof *head + head->bytes, .rank = rank, .slot = slot};
+    return send_data(coll, sending);
+}
+
+selvage_status_t sv_coll_sending_drive(selvage_coll_t *coll, sv_coll_sending_t *sending)
 {
     size_t arrived = 0;
     SV_TRY(test_request(coll, &sending->request, NULL));
@@ -181,60 +148,8 @@ static selvage_status_t drive_sending(selvage_coll_t *coll, sv_coll_sending_t *s
     if (sending->attempts == ATTEMPTS)
         return sv_error(SELVAGE_ERR_CHECKSUM, "what this rank sent to rank %d came damaged %d times", sending->rank,
                         ATTEMPTS);
-    SV_TRY(start_sending(coll, sending));
+    SV_TRY(send_data(coll, sending));
     return SELVAGE_IN_PROGRESS;
-}
-
-/* All that is on its way; of those that were not taken yet, the rank of one. */
-static selvage_status_t drive_sendings(selvage_coll_t *coll, int *rank_out)
-{
-    sv_coll_staging_t *staging = coll->arena->staging;
-    selvage_status_t all = SELVAGE_SUCCESS;
-    for (unsigned i = 0; i < staging->nsends; i++) {
-        selvage_status_t status = drive_sending(coll, &staging->sends[i]);
-        if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS)
-            return status;
-        if (status == SELVAGE_IN_PROGRESS) {
-            *rank_out = staging->sends[i].rank;
-            all = status;
-        }
-    }
-    return all;
-}
-
-/* A turn of a wait for a rank; SUCCESS: go on waiting. */
-static selvage_status_t wait_turn(selvage_coll_t *coll, sv_deadline_t *deadline, int rank)
-{
-    selvage_comm_t *comm = coll->comm;
-    if (is_stopped(coll))
-        return report_stopped();
-    int failed = -1;
-    const selvage_status_t loss = sv_agree_loss(comm, &failed);
-    if (loss != SELVAGE_SUCCESS)
-        return sv_error(loss, "rank %d has failed: %s", failed, selvage_status_string(loss));
-    selvage_status_t status = sv_deadline_poll(deadline);
-    if (status == SELVAGE_ERR_TIMEOUT)
-        return sv_error(status, "rank %d (on another node) did not do its part of a collective call for %g s", rank,
-                        comm->timeout_s);
-    return status == SELVAGE_SUCCESS ? status : report_broken(coll);
-}
-
-/* Waits for a request of a message with this rank. Others may wait for what this one sent to be sent again. */
-static selvage_status_t await_nodes_request(selvage_coll_t *coll, sv_wire_request_t *request, size_t *bytes_out,
-                                            int rank)
-{
-    sv_deadline_t deadline;
-    int other;
-    sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
-    for (;;) {
-        selvage_status_t status = test_request(coll, request, bytes_out);
-        if (status != SELVAGE_IN_PROGRESS)
-            return status;
-        status = drive_sendings(coll, &other);
-        if (status != SELVAGE_IN_PROGRESS)
-            SV_TRY(status);
-        SV_TRY(wait_turn(coll, &deadline, rank));
-    }
 }
 
 static sv_coll_head_t make_head(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t at, uint64_t bytes)
@@ -257,40 +172,6 @@ void sv_coll_message_write(selvage_coll_t *coll, const sv_coll_call_t *call, uin
     if (coll->comm->config.coll_checksum)
         head->digest = digest_of(coll, head, message + sizeof *head, coll->rank);
     head->check = check_answer_head(head, coll->rank);
-}
-
-selvage_status_t sv_coll_message_send(selvage_coll_t *coll, const void *message, int rank)
-{
-    sv_coll_staging_t *staging = coll->arena->staging;
-    const sv_coll_head_t *head = message;
-    sv_coll_sending_t *sending = &staging->sends[staging->nsends++];
-    *sending = (sv_coll_sending_t){.message = message, .bytes = sizeof *head + head->bytes, .rank = rank};
-    return start_sending(coll, sending);
-}
-
-selvage_status_t sv_coll_message_sent(selvage_coll_t *coll)
-{
-    sv_coll_staging_t *staging = coll->arena->staging;
-    sv_deadline_t deadline;
-    int rank = 0;
-    sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
-    for (;;) {
-        selvage_status_t status = drive_sendings(coll, &rank);
-        if (status == SELVAGE_SUCCESS)
-            break;
-        if (status != SELVAGE_IN_PROGRESS)
-            return status;
-        SV_TRY(wait_turn(coll, &deadline, rank));
-    }
-    staging->nsends = 0;
-    return await_nodes_request(coll, &staging->answering, NULL, coll->rank);
-}
-
-selvage_status_t sv_coll_message_post(selvage_coll_t *coll, uint8_t *message, int rank)
-{
-    sv_coll_staging_t *staging = coll->arena->staging;
-    return sv_wire_recv(coll->comm->wire, SV_WIRE_SETUP, message, SV_COLL_HEAD_BYTES + staging->chunk_bytes,
-                        coll->all.ranks[rank], SV_COLL_DATA_TAG, &staging->taking);
 }
 
 /* Who sent something else than this rank is waiting for. */
@@ -326,67 +207,94 @@ static selvage_status_t verify_message(const selvage_coll_t *coll, const uint8_t
                                                                                           : SELVAGE_IN_PROGRESS;
 }
 
-/* Tells a rank what its message was. The answer before this one must have gone. */
-static selvage_status_t send_answer(selvage_coll_t *coll, const sv_coll_head_t *wanted, selvage_status_t status,
-                                    int rank)
+/* There is room for a whole chunk, so that another message than the one that is wanted can be told from it. */
+static selvage_status_t post_data(const selvage_coll_t *coll, sv_coll_taking_t *taking)
 {
-    sv_coll_staging_t *staging = coll->arena->staging;
-    sv_coll_head_t answer = *wanted;
-    SV_TRY(await_nodes_request(coll, &staging->answering, NULL, rank));
-    answer.status = status;
-    write_word(coll, &staging->answer, answer);
-    return sv_wire_send(coll->comm->wire, SV_WIRE_SETUP, &staging->answer, sizeof staging->answer,
-                        coll->all.ranks[rank], SV_COLL_ANSWER_TAG, &staging->answering);
+    const uint64_t room_bytes = coll->arena->staging->chunk_bytes;
+    return sv_wire_recv(coll->comm->wire, SV_WIRE_SETUP, taking->message, SV_COLL_HEAD_BYTES + room_bytes,
+                        coll->all.ranks[taking->rank], data_tag(taking->slot), &taking->request);
 }
 
-selvage_status_t sv_coll_message_await(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,
-                                       uint64_t bytes, int rank)
+selvage_status_t sv_coll_taking_start(selvage_coll_t *coll, sv_coll_taking_t *taking, const sv_coll_call_t *call,
+                                      uint8_t *message, uint64_t at, uint64_t bytes, int rank, unsigned slot)
 {
-    sv_coll_staging_t *staging = coll->arena->staging;
-    const sv_coll_head_t wanted = make_head(coll, call, at, bytes);
-    for (unsigned attempt = 1;; attempt++) {
-        size_t arrived = 0;
-        SV_TRY(await_nodes_request(coll, &staging->taking, &arrived, rank));
-        while (is_head_of_another(coll, message, arrived, rank)) {
-            SV_TRY(sv_coll_message_post(coll, message, rank));
-            SV_TRY(await_nodes_request(coll, &staging->taking, &arrived, rank));
-        }
-        selvage_status_t status = verify_message(coll, message, &wanted, arrived, rank);
-        if (status == SELVAGE_IN_PROGRESS && attempt == ATTEMPTS)
-            return sv_error(SELVAGE_ERR_CHECKSUM, "rank %d sent what does not verify in call %u (%s), %d times", rank,
-                            wanted.sequence, sv_coll_call_name(wanted.call), ATTEMPTS);
-        if (status == SELVAGE_IN_PROGRESS) {
-            staging->repaired++;
-            SV_TRY(sv_coll_message_post(coll, message, rank));
-        }
-        if (status == SELVAGE_IN_PROGRESS || status == SELVAGE_SUCCESS || status == SELVAGE_ERR_MISMATCH)
-            SV_TRY(send_answer(coll, &wanted, status, rank));
-        if (status != SELVAGE_IN_PROGRESS)
-            return status;
+    *taking = (sv_coll_taking_t){.message = message, .wanted = make_head(coll, call, at, bytes), .rank = rank,
+                                 .slot = slot, .verdict = SELVAGE_IN_PROGRESS};
+    return post_data(coll, taking);
+}
+
+/* What has come; the verdict is in the taking, and is due to be told. Other errors end the call. */
+static selvage_status_t judge_data(selvage_coll_t *coll, sv_coll_taking_t *taking, size_t arrived)
+{
+    const sv_coll_head_t *wanted = &taking->wanted;
+    selvage_status_t status = verify_message(coll, taking->message, wanted, arrived, taking->rank);
+    taking->attempts++;
+    if (status == SELVAGE_IN_PROGRESS && taking->attempts == ATTEMPTS)
+        return sv_error(SELVAGE_ERR_CHECKSUM, "rank %d sent what does not verify in call %u (%s), %d times",
+                        taking->rank, wanted->sequence, sv_coll_call_name(wanted->call), ATTEMPTS);
+    if (status == SELVAGE_IN_PROGRESS) { /* the receive is there before the sender hears that it is wanted */
+        coll->arena->staging->repaired++;
+        SV_TRY(post_data(coll, taking));
     }
+    if (status != SELVAGE_IN_PROGRESS && status != SELVAGE_SUCCESS && status != SELVAGE_ERR_MISMATCH)
+        return status;
+    taking->verdict = status;
+    taking->due = true;
+    return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_coll_message_take(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,
-                                      uint64_t bytes, int rank)
+/* Tells the sender what its message was; the answer before this one must have gone. */
+static selvage_status_t send_answer(const selvage_coll_t *coll, sv_coll_taking_t *taking)
 {
-    SV_TRY(sv_coll_message_post(coll, message, rank));
-    return sv_coll_message_await(coll, call, message, at, bytes, rank);
+    sv_coll_head_t answer = taking->wanted;
+    SV_TRY(test_request(coll, &taking->answering, NULL));
+    answer.status = taking->verdict;
+    write_word(coll, &taking->answer, answer);
+    taking->due = false;
+    return sv_wire_send(coll->comm->wire, SV_WIRE_SETUP, &taking->answer, sizeof taking->answer,
+                        coll->all.ranks[taking->rank], answer_tag(taking->slot), &taking->answering);
 }
 
-/* Says it on both tags, whichever a rank is waiting on. Returns whether the wire is done with the word. */
+selvage_status_t sv_coll_taking_drive(selvage_coll_t *coll, sv_coll_taking_t *taking)
+{
+    if (!taking->due && is_request_open(&taking->request)) {
+        size_t arrived = 0;
+        SV_TRY(test_request(coll, &taking->request, &arrived));
+        if (is_head_of_another(coll, taking->message, arrived, taking->rank)) {
+            SV_TRY(post_data(coll, taking));
+            return SELVAGE_IN_PROGRESS;
+        }
+        SV_TRY(judge_data(coll, taking, arrived));
+    }
+    if (taking->due)
+        SV_TRY(send_answer(coll, taking));
+    return taking->verdict;
+}
+
+selvage_status_t sv_coll_taking_drain(selvage_coll_t *coll, sv_coll_taking_t *taking)
+{
+    return test_request(coll, &taking->answering, NULL);
+}
+
+/* To those who may wait for a message of this rank, whichever it is: in rows a rank's own rail, of pairs any rank.
+   Returns whether the wire is done with the word. */
 static bool send_abort(selvage_coll_t *coll, selvage_status_t status)
 {
     sv_coll_word_t *word = &coll->arena->staging->word;
+    const sv_coll_node_set_t *node_set = coll->node_set;
     sv_wire_t *wire = coll->comm->wire;
     bool drained = true;
     write_word(coll, word, (sv_coll_head_t){.communicator = coll->number, .status = status});
-    for (int r = 0; r < coll->size; r++)
-        for (int tag = SV_COLL_DATA_TAG; tag <= SV_COLL_ANSWER_TAG && r != coll->rank; tag++) {
+    for (int r = 0; r < coll->size; r++) {
+        const bool on_rail = (node_set->inner[r] - node_set->inner[coll->rank]) % node_set->rails == 0;
+        const int tags = on_rail || coll->arena->staging->pairs ? 2 * SV_COLL_TAG_SLOTS : 0;
+        for (int i = 0; i < tags && r != coll->rank; i++) {
             sv_wire_request_t request;
-            if (sv_wire_send(wire, SV_WIRE_SETUP, word, sizeof *word, coll->all.ranks[r], tag, &request) ==
-                SELVAGE_SUCCESS)
+            if (sv_wire_send(wire, SV_WIRE_SETUP, word, sizeof *word, coll->all.ranks[r], SV_COLL_DATA_TAG + i,
+                             &request) == SELVAGE_SUCCESS)
                 drained &= sv_wire_test(wire, &request, NULL) == SELVAGE_SUCCESS;
         }
+    }
     return drained;
 }
 
@@ -397,16 +305,33 @@ static bool cancel_request(sv_wire_t *wire, sv_wire_request_t *request)
     return drained;
 }
 
+static bool withdraw_sending(selvage_coll_t *coll, sv_coll_sending_t *sending)
+{
+    const bool sent = test_request(coll, &sending->request, NULL) == SELVAGE_SUCCESS;
+    return cancel_request(coll->comm->wire, &sending->answering) && sent;
+}
+
+static bool withdraw_taking(selvage_coll_t *coll, sv_coll_taking_t *taking)
+{
+    const bool answered = test_request(coll, &taking->answering, NULL) == SELVAGE_SUCCESS;
+    return cancel_request(coll->comm->wire, &taking->request) && answered;
+}
+
+static bool withdraw_slot(selvage_coll_t *coll, sv_coll_rail_slot_t *slot)
+{
+    bool drained = withdraw_taking(coll, &slot->taking);
+    for (unsigned i = 0; i < slot->nsendings; i++)
+        drained &= withdraw_sending(coll, &slot->sending[i]);
+    return drained;
+}
+
 void sv_coll_message_give_up(selvage_coll_t *coll, selvage_status_t status)
 {
     sv_coll_staging_t *staging = coll->arena->staging;
-    sv_wire_t *wire = coll->comm->wire;
-    bool drained = cancel_request(wire, &staging->taking);
-    drained &= test_request(coll, &staging->answering, NULL) == SELVAGE_SUCCESS;
-    for (; staging->nsends > 0; staging->nsends--) {
-        sv_coll_sending_t *sending = &staging->sends[staging->nsends - 1];
-        drained &= test_request(coll, &sending->request, NULL) == SELVAGE_SUCCESS;
-        drained &= cancel_request(wire, &sending->answering);
+    bool drained = true;
+    for (unsigned s = 0; s < SV_COLL_RAIL_SLOTS; s++) {
+        drained &= withdraw_slot(coll, &staging->up[s]);
+        drained &= withdraw_slot(coll, &staging->down[s]);
     }
     drained &= send_abort(coll, status);
     staging->set_aside |= !drained;

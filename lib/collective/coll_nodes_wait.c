@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Waiting, in calls of communicators that span nodes. Whatever is waited for, the engine goes on, an abort ends the
+ * wait, and for other ranks the deadline does. It runs where the engine lives.
+ */
+#include "base/base_clock.h"
+#include "base/base_status.h"
+#include "collective/coll_nodes.h"
+#include "comm/comm_control.h"
+
+static bool is_stopped(const selvage_coll_t *coll)
+{
+    /* Partner: sv_coll_abort(). */
+    return __atomic_load_n(&coll->arena->pinned->host_stop, __ATOMIC_ACQUIRE) != 0;
+}
+
+static selvage_status_t report_stopped(void)
+{
+    return sv_error_quiet(SELVAGE_ERR_ABORTED, "collectives of this communicator have ended: %s",
+                          selvage_status_string(SELVAGE_ERR_ABORTED));
+}
+
+static selvage_status_t report_broken(const selvage_coll_t *coll)
+{
+    return sv_error_quiet(coll->comm->broken, "an earlier collective call failed on this communicator: %s",
+                          selvage_status_string(coll->comm->broken));
+}
+
+selvage_status_t sv_coll_stage_wait_stream(selvage_coll_t *coll, void *stream)
+{
+    sv_device_t *dev = coll->comm->dev;
+    sv_event_t *event = coll->arena->staging->event;
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, coll->comm, 0); /* kernels have deadlines of their own */
+    SV_TRY(SV_DEVICE_CALL(dev, event_record, event, stream));
+    for (;;) {
+        selvage_status_t status = SV_DEVICE_CALL(dev, event_query, event);
+        if (status != SELVAGE_IN_PROGRESS)
+            return status;
+        if (is_stopped(coll))
+            return report_stopped();
+        if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
+            return report_broken(coll);
+    }
+}
+
+selvage_status_t sv_coll_stage_wait(selvage_coll_t *coll)
+{
+    SV_TRY(sv_coll_stage_wait_stream(coll, coll->arena->stream));
+    return sv_coll_check(coll);
+}
+
+selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, sv_deadline_t *deadline, int rank)
+{
+    selvage_comm_t *comm = coll->comm;
+    if (is_stopped(coll))
+        return report_stopped();
+    int failed = -1;
+    const selvage_status_t loss = sv_agree_loss(comm, &failed);
+    if (loss != SELVAGE_SUCCESS)
+        return sv_error(loss, "rank %d has failed: %s", failed, selvage_status_string(loss));
+    selvage_status_t status = sv_deadline_poll(deadline);
+    if (status == SELVAGE_ERR_TIMEOUT && rank == coll->rank)
+        return sv_error(status, "the ranks of this node did not do their part of a collective call for %g s",
+                        comm->timeout_s);
+    if (status == SELVAGE_ERR_TIMEOUT)
+        return sv_error(status, "rank %d (on another node) did not do its part of a collective call for %g s", rank,
+                        comm->timeout_s);
+    return status == SELVAGE_SUCCESS ? status : report_broken(coll);
+}
+
+bool sv_coll_stage_end(selvage_coll_t *coll, double timeout_s)
+{
+    const sv_coll_staging_t *staging = coll->arena->staging;
+    void *const streams[] = {coll->arena->stream, staging->up_stream, staging->down_stream};
+    const uint64_t begin_ns = sv_clock_ns();
+    sv_backoff_t backoff = {.max_sleep_us = 200, .oversubscribed = coll->comm->topology.oversubscribed};
+    for (unsigned i = 0; i < sizeof streams / sizeof streams[0]; i++)
+        while (SV_DEVICE_CALL(coll->comm->dev, stream_query, streams[i]) != SELVAGE_SUCCESS) {
+            if ((double)(sv_clock_ns() - begin_ns) * 1e-9 > timeout_s)
+                return false;
+            sv_backoff(&backoff);
+        }
+    return true;
+}

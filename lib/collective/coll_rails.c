@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * This file drives what goes between nodes. A call is a number of rows. In a row each rail carries one piece of the
+ * vector, and each rank describes what it does with its piece:
+ *
+ *   collect   kernels of the node      its ranks' shares -> the rank whose rail carries the piece
+ *   up        device -> host           own share; sums from other nodes are added to it, and it goes on
+ *   down      host -> device           the result, from another node or from `up`, goes on and is put in its place
+ *   spread    kernels of the node      the rank that got the piece -> all ranks
+ *
+ * Up to SV_COLL_RAIL_SLOTS rows are in each of up and down at a time, so that copies, both ways of the wire, sums and
+ * the node's kernels overlap. A row takes slot row % SV_COLL_RAIL_SLOTS.
+ *
+ * Why it ends. All ranks of a node enqueue the same kernels in one order: collect(row) for AHEAD rows, then by turns
+ * spread and collect. Copies have streams of their own, and never wait for a kernel of a later row. What a row waits
+ * for is an earlier step of its own, or its slot, which is free when a step of the row SLOTS before it has ended. A
+ * kernel spread(row) comes after collect(row + AHEAD - 1) on the stream, which waits for up(row + AHEAD - 1 - SLOTS),
+ * and that for spread(row - 1) at most, because AHEAD is 2 * SLOTS. So every wait is for something lower in a fixed
+ * order. Where there are no more rows than slots, nothing waits for a slot: kernels wait for other ranks' launches
+ * only, which all come, and one stream has copies and kernels.
+ *
+ * The arena owns the slots; one call at a time is in them. It runs where the engine lives.
+ */
+#include <math.h>
+
+#include "base/base_status.h"
+#include "collective/coll_nodes.h"
+#include "collective/coll_parts.h"
+#include "kernels/coll_pass_host.h"
+
+enum { SLOTS = SV_COLL_RAIL_SLOTS, AHEAD = SV_COLL_RAIL_AHEAD, CHUNK_UNIT = 256 };
+_Static_assert(AHEAD <= 2 * SLOTS, "else rows may wait for each other");
+
+/* A call under way. */
+typedef struct rails_run {
+    const sv_coll_plan_t *plan;
+    selvage_coll_t *coll;
+    sv_coll_staging_t *staging;
+    uint64_t collects, spreads;    /* rows whose kernels were enqueued */
+    uint64_t up_begin, down_begin; /* rows before these are through up and down */
+    uint64_t down_end;             /* rows from there have not begun down */
+    bool moved;                    /* in this turn */
+    int awaited;                   /* a rank that is waited for */
+    bool is_short;                 /* each slot is used once: copies go with the kernels, on their stream */
+} rails_run_t;
+
+static sv_device_t *device_of(const rails_run_t *run)
+{
+    return run->coll->comm->dev;
+}
+
+/* --- plans -------------------------------------------------------------------------------------------------------- */
+
+/*
+ * With chunks of c bytes of n, over h steps from node to node, each with a delay of a, and a wire of b bytes a second,
+ * a call takes (n / c + h) * (c / b + a), which is least for c = sqrt(n * a * b / h); that quotient is taken as 1 KiB.
+ * Messages of 64 KiB and more cost MPI a handshake, which waits in the same queues as the data: on links of 0.2 to 1
+ * Gbit/s chunks just below were the best for 1 to 16 MiB. Where nodes take turns, each has two chunks at least, so that
+ * all have the same to do.
+ */
+uint64_t sv_coll_chunk_bytes(const sv_coll_staging_t *staging, uint64_t bytes, unsigned turns)
+{
+    enum { EAGER = 60 << 10, LEAST = 16 << 10 };
+    const uint64_t best = (uint64_t)sqrt((double)bytes * 1024), most = staging->chunk_bytes;
+    uint64_t chunk = best > EAGER ? best : EAGER;
+    if (turns > 0 && chunk > bytes / (2 * turns))
+        chunk = bytes / (2 * turns) > LEAST ? bytes / (2 * turns) : LEAST;
+    if (chunk > bytes)
+        chunk = bytes > 0 ? bytes : 1;
+    chunk = (chunk + CHUNK_UNIT - 1) / CHUNK_UNIT * CHUNK_UNIT;
+    return chunk < most ? chunk : most;
+}
+
+/* More nodes than that have no room for each other's messages. */
+static bool is_direct(const selvage_coll_t *coll)
+{
+    return coll->comm->config.coll_internode != SV_CONFIG_COLL_INTERNODE_CHAIN &&
+           coll->node_set->nnodes <= SV_COLL_DIRECT_NODES;
+}
+
+static void begin_plan(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_coll_call_t *call)
+{
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    const int inner = node_set->inner[coll->rank];
+    *plan = (sv_coll_plan_t){.coll = coll, .call = call, .element_bytes = selvage_type_bytes(call->type),
+                             .rails = node_set->rails, .mine = inner < node_set->rails ? inner : -1, .groups = 1,
+                             .direct = is_direct(coll)};
+}
+
+static uint64_t divide_up(uint64_t number, uint64_t by)
+{
+    return (number + by - 1) / by;
+}
+
+void sv_coll_plan_begin(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t bytes)
+{
+    begin_plan(plan, coll, call);
+    const uint64_t rails = (uint64_t)plan->rails;
+    const bool takes_turns = plan->direct && call->call == SV_COLL_ALL_REDUCE;
+    plan->chunk_bytes = sv_coll_chunk_bytes(coll->arena->staging, divide_up(bytes, rails),
+                                            takes_turns ? (unsigned)coll->node_set->nnodes : 0);
+    plan->rows = divide_up(bytes, rails * plan->chunk_bytes);
+}
+
+uint64_t sv_coll_plan_piece(const sv_coll_plan_t *plan, uint64_t row, int rail, uint64_t bytes, uint64_t *at_out)
+{
+    const uint64_t at = (row * (uint64_t)plan->rails + (uint64_t)rail) * plan->chunk_bytes;
+    *at_out = at;
+    return at >= bytes ? 0 : bytes - at < plan->chunk_bytes ? bytes - at : plan->chunk_bytes;
+}
+
+void sv_coll_plan_begin_blocks(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_coll_call_t *call)
+{
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    begin_plan(plan, coll, call);
+    for (int k = 0; k < node_set->nnodes; k++) {
+        const int groups = (node_set->first[k + 1] - node_set->first[k] + plan->rails - 1) / plan->rails;
+        plan->groups = groups > plan->groups ? groups : plan->groups;
+    }
+    const uint64_t block = call->count * plan->element_bytes, turns = (uint64_t)(node_set->nnodes * plan->groups);
+    const uint64_t chunk_bytes = sv_coll_chunk_bytes(coll->arena->staging, block * turns, 0);
+    const uint64_t least = divide_up(block, CHUNK_UNIT) * CHUNK_UNIT; /* more than a block is no use */
+    plan->chunk_bytes = chunk_bytes < least ? chunk_bytes : least;
+    plan->rows = turns * divide_up(block, plan->chunk_bytes);
+}
+
+/* Rows go through the nodes, then through the ranks that share a rail, then through the blocks. */
+uint64_t sv_coll_plan_block(const sv_coll_plan_t *plan, uint64_t row, int rail, int *rank_out, uint64_t *at_out)
+{
+    const sv_coll_node_set_t *node_set = plan->coll->node_set;
+    const uint64_t nnodes = (uint64_t)node_set->nnodes, block = plan->call->count * plan->element_bytes;
+    const int node = (int)(row % nnodes), group = (int)(row / nnodes % (uint64_t)plan->groups);
+    const int place = node_set->first[node] + group * plan->rails + rail;
+    const uint64_t skip = row / nnodes / (uint64_t)plan->groups * plan->chunk_bytes;
+    if (place >= node_set->first[node + 1])
+        return 0;
+    *rank_out = node_set->rank_at[place];
+    *at_out = (uint64_t)*rank_out * block + skip;
+    return block - skip < plan->chunk_bytes ? block - skip : plan->chunk_bytes;
+}
+
+int sv_coll_plan_rank(const sv_coll_plan_t *plan, int node, int rail)
+{
+    const sv_coll_node_set_t *node_set = plan->coll->node_set;
+    return node_set->rank_at[node_set->first[node] + rail];
+}
+
+uint8_t *sv_coll_plan_collected(const sv_coll_plan_t *plan, uint64_t row)
+{
+    return plan->coll->arena->staging->up[row % SLOTS].device;
+}
+
+uint8_t *sv_coll_plan_received(const sv_coll_plan_t *plan, uint64_t row)
+{
+    return plan->coll->arena->staging->down[row % SLOTS].device;
+}
+
+/* --- up ----------------------------------------------------------------------------------------------------------- */
+
+/* Whether the slot's last copy is complete. A kernel before it may have failed, and then it is worth nothing. */
+static selvage_status_t poll_copy(const rails_run_t *run, const sv_coll_rail_slot_t *slot)
+{
+    SV_TRY(SV_DEVICE_CALL(device_of(run), event_query, slot->copied));
+    return sv_coll_check(run->coll);
+}
+
+static selvage_status_t take_piece(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t *message, int rank)
+{
+    return sv_coll_taking_start(run->coll, &slot->taking, run->plan->call, message, slot->row.at, slot->row.bytes, rank,
+                                slot->tags);
+}
+
+static selvage_status_t send_piece(const rails_run_t *run, sv_coll_rail_slot_t *slot, const uint8_t *message, int rank)
+{
+    return sv_coll_sending_start(run->coll, &slot->sending[slot->nsendings++], message, rank, slot->tags);
+}
+
+/* A rank that this one waits for; the oldest row's counts. */
+static void note_awaited(rails_run_t *run, int rank)
+{
+    if (run->awaited < 0)
+        run->awaited = rank;
+}
+
+/* SUCCESS: all of them have taken it. */
+static selvage_status_t drive_pieces(rails_run_t *run, sv_coll_rail_slot_t *slot)
+{
+    unsigned taken = 0;
+    for (unsigned i = 0; i < slot->nsendings; i++) {
+        selvage_status_t status = sv_coll_sending_drive(run->coll, &slot->sending[i]);
+        if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS)
+            return status;
+        if (status == SELVAGE_IN_PROGRESS)
+            note_awaited(run, slot->sending[i].rank);
+        else
+            taken++;
+    }
+    run->moved |= taken > slot->nsent;
+    slot->nsent = taken;
+    return taken == slot->nsendings ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
+}
+
+/* The row's kernels are enqueued: its own share is copied after them, and a sum may come meanwhile. */
+static selvage_status_t begin_up(rails_run_t *run, uint64_t row)
+{
+    sv_coll_rail_slot_t *slot = &run->staging->up[row % SLOTS];
+    sv_device_t *dev = device_of(run);
+    void *stream = run->is_short ? run->coll->arena->stream : run->staging->up_stream;
+    sv_coll_row_t *what = &slot->row;
+    run->plan->describe(run->plan, row, what);
+    if (what->bytes == 0 || !what->own)
+        return SELVAGE_SUCCESS;
+    slot->tags = (unsigned)(row % SLOTS);
+    slot->sum = NULL;
+    slot->node = 0;
+    slot->nsendings = slot->nsent = 0;
+    if (what->from >= 0)
+        SV_TRY(take_piece(run, slot, slot->in, what->from));
+    if (what->from == SV_COLL_ALL_NODES)
+        SV_TRY(take_piece(run, slot, slot->in,
+                          sv_coll_plan_rank(run->plan, run->coll->node_set->mine == 0 ? 1 : 0, run->plan->mine)));
+    if (run->plan->collect && !run->is_short)
+        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, run->staging->collected[row % AHEAD]));
+    SV_TRY(SV_DEVICE_CALL(dev, copy_async, slot->out + SV_COLL_HEAD_BYTES, what->own, what->bytes, SV_COPY_D2H,
+                          stream));
+    slot->state = SV_COLL_SLOT_COPY;
+    return SV_DEVICE_CALL(dev, event_record, slot->copied, stream);
+}
+
+/* Adds a message to what there is, in its place: what there is comes first. */
+static void add_share(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t *message, bool is_last)
+{
+    const sv_coll_call_t *call = run->plan->call;
+    const unsigned divisor = is_last && (call->flags & SV_COLL_DIVIDE) ? (unsigned)run->coll->size : 0;
+    if (slot->sum)
+        sv_coll_pass_host(message + SV_COLL_HEAD_BYTES, slot->sum + SV_COLL_HEAD_BYTES, slot->row.bytes, call->type,
+                          call->op, divisor);
+    slot->sum = message;
+}
+
+/* The shares of all nodes, in their order; while one comes, the sum so far is in another message. */
+static selvage_status_t add_all_shares(rails_run_t *run, sv_coll_rail_slot_t *slot)
+{
+    const int mine = run->coll->node_set->mine, end = run->coll->node_set->nnodes;
+    for (; slot->node < end; slot->node++) {
+        if (slot->node == mine) {
+            add_share(run, slot, slot->out, mine == end - 1);
+            continue;
+        }
+        note_awaited(run, slot->taking.rank);
+        SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
+        SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
+        add_share(run, slot, slot->taking.message, slot->node == end - 1);
+        run->moved = true;
+        const int after = slot->node + 1 == mine ? mine + 1 : slot->node + 1;
+        if (after < end)
+            SV_TRY(take_piece(run, slot, slot->sum == slot->in ? slot->other : slot->in,
+                              sv_coll_plan_rank(run->plan, after, run->plan->mine)));
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* SUCCESS: the state is the next one. */
+static selvage_status_t step_up(rails_run_t *run, sv_coll_rail_slot_t *slot)
+{
+    const sv_coll_row_t *what = &slot->row;
+    switch (slot->state) {
+    case SV_COLL_SLOT_COPY:
+        SV_TRY(poll_copy(run, slot));
+        slot->state = SV_COLL_SLOT_TAKE;
+        return SELVAGE_SUCCESS;
+    case SV_COLL_SLOT_TAKE:
+        if (what->from == SV_COLL_ALL_NODES) {
+            SV_TRY(add_all_shares(run, slot));
+        } else {
+            if (what->from >= 0) {
+                note_awaited(run, what->from);
+                SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
+                slot->sum = slot->in;
+            }
+            add_share(run, slot, slot->out, what->ends);
+        }
+        if (what->to >= 0) {
+            sv_coll_message_write(run->coll, run->plan->call, slot->sum, what->at, what->bytes);
+            SV_TRY(send_piece(run, slot, slot->sum, what->to));
+        }
+        slot->state = what->ends ? SV_COLL_SLOT_RESULT : SV_COLL_SLOT_SEND;
+        return SELVAGE_SUCCESS;
+    case SV_COLL_SLOT_SEND:
+        SV_TRY(drive_pieces(run, slot));
+        SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
+        slot->state = SV_COLL_SLOT_DONE;
+        return SELVAGE_SUCCESS;
+    default: /* the result is down's, which says when it is done with it */
+        return SELVAGE_IN_PROGRESS;
+    }
+}
+
+/* --- down --------------------------------------------------------------------------------------------------------- */
+
+/* Its slot is free: of the row that had it before, everything is done, on the device too. */
+static selvage_status_t may_begin_down(const rails_run_t *run, uint64_t row)
+{
+    if (row >= run->down_begin + SLOTS)
+        return SELVAGE_IN_PROGRESS;
+    if (!run->plan->spread || row < SLOTS)
+        return SELVAGE_SUCCESS;
+    if (row - SLOTS >= run->spreads)
+        return SELVAGE_IN_PROGRESS;
+    return SV_DEVICE_CALL(device_of(run), event_query, run->staging->spread[row % SLOTS]);
+}
+
+static selvage_status_t begin_down(rails_run_t *run, uint64_t row)
+{
+    sv_coll_rail_slot_t *slot = &run->staging->down[row % SLOTS];
+    sv_coll_row_t *what = &slot->row;
+    run->plan->describe(run->plan, row, what);
+    if (what->bytes == 0 || (what->source < 0 && !what->ends))
+        return SELVAGE_SUCCESS;
+    slot->state = SV_COLL_SLOT_TAKE;
+    slot->putting = what->put != NULL;
+    slot->tags = SLOTS + (unsigned)(row % SLOTS);
+    slot->nsendings = slot->nsent = 0;
+    return what->source < 0 ? SELVAGE_SUCCESS : take_piece(run, slot, slot->in, what->source);
+}
+
+/* The message with the result, or NULL: it is not there yet. */
+static selvage_status_t find_result(rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row, uint8_t **message_out)
+{
+    sv_coll_rail_slot_t *above = &run->staging->up[row % SLOTS];
+    if (slot->row.source >= 0) {
+        note_awaited(run, slot->row.source);
+        *message_out = slot->in;
+        return sv_coll_taking_drive(run->coll, &slot->taking);
+    }
+    *message_out = above->sum;
+    return row < run->collects && above->state == SV_COLL_SLOT_RESULT ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
+}
+
+/* The result, as this rank's message: its head says who sent it. */
+static selvage_status_t pass_on(rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t *message)
+{
+    const sv_coll_row_t *what = &slot->row;
+    const sv_coll_node_set_t *node_set = run->coll->node_set;
+    if (what->next == -1)
+        return SELVAGE_SUCCESS;
+    sv_coll_message_write(run->coll, run->plan->call, message, what->at, what->bytes);
+    if (what->next >= 0)
+        return send_piece(run, slot, message, what->next);
+    for (int k = 1; k < node_set->nnodes; k++) {
+        const int node = (node_set->mine + k) % node_set->nnodes;
+        SV_TRY(send_piece(run, slot, message, sv_coll_plan_rank(run->plan, node, run->plan->mine)));
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t step_down(rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row)
+{
+    const sv_coll_row_t *what = &slot->row;
+    sv_device_t *dev = device_of(run);
+    uint8_t *message;
+    switch (slot->state) {
+    case SV_COLL_SLOT_TAKE:
+        SV_TRY(find_result(run, slot, row, &message));
+        SV_TRY(pass_on(run, slot, message));
+        if (what->put) {
+            void *stream = run->is_short ? run->coll->arena->stream : run->staging->down_stream;
+            SV_TRY(SV_DEVICE_CALL(dev, copy_async, what->put, message + SV_COLL_HEAD_BYTES, what->bytes, SV_COPY_H2D,
+                                  stream));
+            slot->putting = !run->is_short; /* else its end is that of the stream */
+            if (slot->putting)
+                SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->copied, stream));
+        }
+        slot->state = SV_COLL_SLOT_SEND;
+        return SELVAGE_SUCCESS;
+    case SV_COLL_SLOT_SEND:
+        if (slot->putting) {
+            SV_TRY(poll_copy(run, slot));
+            slot->putting = false;
+            run->moved = true;
+        }
+        SV_TRY(drive_pieces(run, slot));
+        SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
+        if (what->source < 0) {
+            SV_TRY(sv_coll_taking_drain(run->coll, &run->staging->up[row % SLOTS].taking));
+            run->staging->up[row % SLOTS].state = SV_COLL_SLOT_DONE;
+        }
+        slot->state = SV_COLL_SLOT_DONE;
+        return SELVAGE_SUCCESS;
+    default:
+        return SELVAGE_IN_PROGRESS;
+    }
+}
+
+/* --- kernels of the node ------------------------------------------------------------------------------------------ */
+
+/* The work of a row has room in the FIFO: waiting for it there, this rank would not go on with others' messages. */
+static bool may_launch(const rails_run_t *run)
+{
+    return sv_coll_fifo_has_room(run->coll->arena, 2 * (unsigned)run->plan->rails);
+}
+
+/* Its kernels, in an order that all ranks of the node keep; then the row is up. */
+static selvage_status_t try_collect(rails_run_t *run)
+{
+    const sv_coll_plan_t *plan = run->plan;
+    const uint64_t row = run->collects;
+    sv_device_t *dev = device_of(run);
+    if (row == plan->rows || row >= run->up_begin + SLOTS || (plan->spread && row >= run->spreads + AHEAD) ||
+        !may_launch(run))
+        return SELVAGE_IN_PROGRESS;
+    if (plan->collect) {
+        sv_event_t *event = run->staging->collected[row % AHEAD];
+        if (row >= AHEAD)
+            SV_TRY(SV_DEVICE_CALL(dev, event_query, event));
+        SV_TRY(plan->collect(plan, row));
+        if (!run->is_short)
+            SV_TRY(SV_DEVICE_CALL(dev, event_record, event, run->coll->arena->stream));
+    }
+    run->collects++;
+    return begin_up(run, row);
+}
+
+/* The order of kernels: collect as far ahead as may be, then by turns. */
+static bool is_spread_next(const rails_run_t *run)
+{
+    return run->spreads < run->plan->rows &&
+           (run->collects == run->plan->rows || run->collects == run->spreads + AHEAD);
+}
+
+static selvage_status_t try_spread(rails_run_t *run)
+{
+    const uint64_t row = run->spreads;
+    const sv_coll_rail_slot_t *slot = &run->staging->down[row % SLOTS];
+    if (!is_spread_next(run) || row >= run->down_end || !may_launch(run))
+        return SELVAGE_IN_PROGRESS;
+    if (row >= run->down_begin && slot->state != SV_COLL_SLOT_DONE &&
+        (slot->state == SV_COLL_SLOT_TAKE || slot->putting))
+        return SELVAGE_IN_PROGRESS;
+    SV_TRY(run->plan->spread(run->plan, row));
+    run->spreads++;
+    return run->is_short ? SELVAGE_SUCCESS
+                         : SV_DEVICE_CALL(device_of(run), event_record, run->staging->spread[row % SLOTS],
+                                          run->coll->arena->stream);
+}
+
+/* --- all of it ---------------------------------------------------------------------------------------------------- */
+
+/* Notes what has happened: progress, or an error. */
+static selvage_status_t note_step(rails_run_t *run, selvage_status_t status)
+{
+    run->moved |= status == SELVAGE_SUCCESS;
+    return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
+}
+
+static selvage_status_t drive_slots(rails_run_t *run)
+{
+    for (uint64_t row = run->up_begin; row < run->collects; row++)
+        SV_TRY(note_step(run, step_up(run, &run->staging->up[row % SLOTS])));
+    for (uint64_t row = run->down_begin; row < run->down_end; row++)
+        SV_TRY(note_step(run, step_down(run, &run->staging->down[row % SLOTS], row)));
+    while (run->up_begin < run->collects && run->staging->up[run->up_begin % SLOTS].state == SV_COLL_SLOT_DONE)
+        run->up_begin++;
+    while (run->down_begin < run->down_end &&
+           run->staging->down[run->down_begin % SLOTS].state == SV_COLL_SLOT_DONE)
+        run->down_begin++;
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t drive_rows(rails_run_t *run)
+{
+    selvage_status_t status;
+    /* 1. Kernels, as far as slots and their order allow. */
+    do {
+        status = run->plan->spread && is_spread_next(run) ? try_spread(run) : try_collect(run);
+        SV_TRY(note_step(run, status));
+    } while (status == SELVAGE_SUCCESS);
+    /* 2. Rows whose results may come. */
+    while (run->down_end < run->plan->rows) {
+        status = may_begin_down(run, run->down_end);
+        if (status == SELVAGE_IN_PROGRESS)
+            break;
+        SV_TRY(status);
+        SV_TRY(begin_down(run, run->down_end));
+        run->down_end++;
+        run->moved = true;
+    }
+    /* 3. What is under way. */
+    return drive_slots(run);
+}
+
+static bool is_through(const rails_run_t *run)
+{
+    const uint64_t rows = run->plan->rows;
+    return run->up_begin == rows && run->down_begin == rows && (!run->plan->spread || run->spreads == rows);
+}
+
+selvage_status_t sv_coll_plan_run(const sv_coll_plan_t *plan)
+{
+    selvage_coll_t *coll = plan->coll;
+    rails_run_t run = {.plan = plan, .coll = coll, .staging = coll->arena->staging,
+                       .is_short = plan->rows <= SLOTS};
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
+    for (unsigned turn = 1; !is_through(&run); turn++) {
+        run.moved = false;
+        run.awaited = -1;
+        SV_TRY(drive_rows(&run));
+        if (run.moved)
+            sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
+        if (!run.moved || turn % SV_COLL_TURNS == 0)
+            SV_TRY(sv_coll_stage_turn(coll, &deadline, run.awaited < 0 ? coll->rank : run.awaited));
+    }
+    return run.is_short || plan->launched || plan->collect || plan->spread ? sv_coll_stage_wait(coll)
+                                                                           : sv_coll_check(coll);
+}
