@@ -121,6 +121,7 @@ static void end_program(void)
     if (sv_drop_settings()->report)
         sv_drop_report();
     sv_drop_trace_end();
+    sv_drop_guards_end();
     sv_drop_types_end();
     sv_drop_strips_end();
     /* MPI may still use pinned memory, or a kernel the device. */

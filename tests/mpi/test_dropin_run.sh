@@ -98,6 +98,11 @@ program 2 requests-of-other-thread '0 failed' SELVAGE_DROPIN_FAST=off
 # What is said of requests, and what is left of those that are refused or given up.
 program 2 requests-of-each-kind '^ +0 +1 +MPI_Rsend +fast +5 ' SELVAGE_REPORT=1
 program 2 requests-of-each-kind '0 failed' SELVAGE_DROPIN_FAST=on
+program 2 requests-of-each-kind '0 failed' SELVAGE_DROPIN_FAST=off
+# Receives of device memory that are too short, also where Open MPI writes past the end of those that it gets.
+for mode in $modes off; do
+    program 2 recv-too-short-among-others '0 failed' SELVAGE_DROPIN_FAST=$mode RUN_MPI_SINGLE_COPY=cma
+done
 for mode in $modes; do
     program 2 persistent-recvs-of-threads '0 failed' SELVAGE_DROPIN_FAST=$mode
     program 2 persistent-sends '^ +0 +1 +MPI_Start +fast +7[0-9] ' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode
