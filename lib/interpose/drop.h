@@ -47,6 +47,7 @@ typedef struct sv_drop_settings {
     int64_t row_bytes;  /* the same in a long row of sends, where a message costs less by it, and of one that waits */
     int64_t coll_bytes; /* the same of collective calls by Selvage's own */
     int64_t shared_bytes; /* the same of a message by itself, where other processes use the GPU */
+    bool chooses;       /* the user has not said what takes the route */
     int64_t slot_bytes; /* of a slot of the route's; 0: as suits the node */
     char job[64]; /* what selvage-run calls this job; "" without it */
     char trace[512]; /* file of the timeline; "": none */

@@ -189,6 +189,16 @@ static bool is_sooner(int64_t count, MPI_Datatype type, sv_drop_manner_t manner)
     return selvage_device_is_shared(sv_drop_device(), &shared) != SELVAGE_SUCCESS || !shared;
 }
 
+/* Whether the receiver has host memory, as its last message says. By the route that is reached by way of its device,
+   one message after the other, and staging is faster for all but long ones. */
+static bool goes_to_host(int64_t count, MPI_Datatype type, int to)
+{
+    enum { LONG_BYTES = 1 << 20 };
+    int prefers = 0;
+    return !sv_drop_route.drives && sv_drop_settings()->chooses && !is_long_enough(count, type, LONG_BYTES) &&
+           selvage_message_prefers_host(sv_drop_route.world, to, &prefers) == SELVAGE_SUCCESS && prefers;
+}
+
 /* A send that MPI would refuse is not announced, because a slot that has been filled cannot be taken back. */
 bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, sv_drop_manner_t manner)
 {
@@ -200,7 +210,7 @@ bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, 
         dest < 0 || dest >= sv_drop_size(comm) || !sv_drop_type_is_committed(type) ||
         (to = sv_drop_world_rank(comm, dest)) == MPI_UNDEFINED)
         return false;
-    return sv_drop_route.drives || sv_drop_wireup_is_done(to);
+    return (sv_drop_route.drives || sv_drop_wireup_is_done(to)) && !goes_to_host(count, type, to);
 }
 
 bool sv_drop_fast_guards(void)
