@@ -117,7 +117,8 @@ static void pass_long(const pass_t *pass, MPI_Request *send)
     if (class != wanted)
         printf("rank %d: way %d, %d bytes sent, room for %d\n", the.rank, pass->way, pass->sent, pass->room);
     CHECK_EQ(class, wanted);
-    CHECK_EQ(handled, is_long);
+    /* MPICH's own question whether a persistent request is complete calls the handler as well. */
+    CHECK(pass->way == 3 ? (handled > 0) == is_long : handled == is_long);
     CHECK_EQ(count_same(pass->in + span, 0xee, SENT_MOST - span), SENT_MOST - span);
     if (is_long)
         return;
