@@ -137,6 +137,16 @@ selvage_status_t selvage_message_launch(selvage_request_t *request);
  * @param[in] bytes  how long the message is
  */
 selvage_status_t selvage_message_expect(selvage_request_t *request, uint64_t bytes);
+/**
+ * @brief Whether the last message of device memory to a rank of the node was received into host memory there.
+ *
+ * A short one that a caller has another way for may then be faster by that, since host memory is reached by way of the
+ * receiver's device. One answer in 64 is no all the same, the first among them: the caller sends by here then, and that
+ * tells where its messages go now. Never blocks.
+ *
+ * @param[out] prefers_out  1 if it was; 0 if it was not, or is not known
+ */
+selvage_status_t selvage_message_prefers_host(selvage_comm_t *comm, int destination, int *prefers_out);
 /** @} */
 
 /**

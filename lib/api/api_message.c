@@ -267,6 +267,17 @@ selvage_status_t selvage_message_expect(selvage_request_t *request, uint64_t byt
     return sv_api_leave(SELVAGE_SUCCESS);
 }
 
+selvage_status_t selvage_message_prefers_host(selvage_comm_t *comm, int destination, int *prefers_out)
+{
+    SV_API_NEED(comm);
+    SV_API_NEED(prefers_out);
+    SV_TRY(sv_api_enter(comm));
+    if (destination < 0 || destination >= selvage_comm_size(comm))
+        return sv_api_leave(sv_error(SELVAGE_ERR_ARGUMENT, "selvage_message_prefers_host: no rank %d", destination));
+    *prefers_out = sv_message_prefers_host(comm, destination);
+    return sv_api_leave(SELVAGE_SUCCESS);
+}
+
 selvage_status_t selvage_message_test(selvage_request_t **request, selvage_message_status_t *status_out)
 {
     SV_API_NEED(request);

@@ -47,6 +47,7 @@ typedef struct sv_drop_settings {
     int64_t row_bytes;  /* the same in a long row of sends, where a message costs less by it, and of one that waits */
     int64_t coll_bytes; /* the same of collective calls by Selvage's own */
     int64_t shared_bytes; /* the same of a message by itself, where other processes use the GPU */
+    bool chooses;       /* the user has not said what takes the route */
     int64_t slot_bytes; /* of a slot of the route's; 0: as suits the node */
     char job[64]; /* what selvage-run calls this job; "" without it */
     char trace[512]; /* file of the timeline; "": none */
@@ -271,6 +272,8 @@ typedef struct sv_drop_buffer {
     bool keeps_gaps;        /* memory between the elements goes along: see unstage_image() */
     bool owns_types;        /* the derived types of its blocks are copies: see sv_drop_call_hold() */
     bool owns_type;         /* type was made for it */
+    bool guarded, owns_guard;
+    MPI_Datatype guard;     /* if it is guarded: what MPI receives one of (drop_guard.c) */
     sv_drop_form_t form;
     struct sv_drop_compact *compact; /* host holds the elements of the blocks, without gaps; else NULL */
     struct sv_drop_plan *plan; /* of a packed one */
@@ -313,6 +316,21 @@ sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, const struct sv_drop_f
                                     MPI_Datatype type);
 /* Makes the staging buffer of a receive long enough for an announcement, where one that is cut off must be read. */
 void sv_drop_widen(sv_drop_buffer_t *buffer, const struct sv_drop_fast *state, int64_t count, MPI_Datatype type);
+
+/* The bytes that a message's buffer has room for. */
+static inline int64_t sv_drop_room(const sv_drop_buffer_t *buffer)
+{
+    return buffer->one.count * buffer->one.info.bytes;
+}
+
+/* Where MPI writes past the end of a receive that is too short, which is found out once (drop_guard.c), staging buffers
+   of receives are guarded against that. guard_empty makes one for a receive of no elements at an address of the
+   device's; NULL: it needs none. recv_guarded receives into one, blocks, and returns MPI's code. */
+bool sv_drop_overruns(void);
+void sv_drop_guard(sv_drop_buffer_t *buffer);
+sv_drop_buffer_t *sv_drop_guard_empty(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
+int sv_drop_recv_guarded(const sv_drop_buffer_t *buffer, int source, int tag, MPI_Comm comm, MPI_Status *status);
+void sv_drop_guards_end(void);
 
 /* A list of blocks in one buffer. displs counts elements, bytes and far count bytes; without all three blocks lie one
    after the other. NULL types stand for type, and NULL counts for count. */

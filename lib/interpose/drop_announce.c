@@ -189,6 +189,16 @@ static bool is_sooner(int64_t count, MPI_Datatype type, sv_drop_manner_t manner)
     return selvage_device_is_shared(sv_drop_device(), &shared) != SELVAGE_SUCCESS || !shared;
 }
 
+/* Whether the receiver has host memory, as its last message says. By the route that is reached by way of its device,
+   one message after the other, and staging is faster for all but long ones. */
+static bool goes_to_host(int64_t count, MPI_Datatype type, int to)
+{
+    enum { LONG_BYTES = 1 << 20 };
+    int prefers = 0;
+    return !sv_drop_route.drives && sv_drop_settings()->chooses && !is_long_enough(count, type, LONG_BYTES) &&
+           selvage_message_prefers_host(sv_drop_route.world, to, &prefers) == SELVAGE_SUCCESS && prefers;
+}
+
 /* A send that MPI would refuse is not announced, because a slot that has been filled cannot be taken back. */
 bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, sv_drop_manner_t manner)
 {
@@ -200,7 +210,7 @@ bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, 
         dest < 0 || dest >= sv_drop_size(comm) || !sv_drop_type_is_committed(type) ||
         (to = sv_drop_world_rank(comm, dest)) == MPI_UNDEFINED)
         return false;
-    return sv_drop_route.drives || sv_drop_wireup_is_done(to);
+    return (sv_drop_route.drives || sv_drop_wireup_is_done(to)) && !goes_to_host(count, type, to);
 }
 
 bool sv_drop_fast_guards(void)
@@ -456,32 +466,37 @@ bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source)
     return true;
 }
 
+/* Whether a message of the program's fails since it is longer than its receive, for which MPI was given more room: for
+   an announcement, or by a guarded type. */
+static bool fail_overlong(sv_drop_fast_t *state, const sv_drop_buffer_t *buffer, MPI_Count bytes)
+{
+    if (!buffer || !(buffer->wide || buffer->guarded) || bytes <= sv_drop_room(buffer))
+        return false;
+    state->arrived = true;
+    state->bytes = (uint64_t)sv_drop_room(buffer);
+    fail_message(state, SELVAGE_ERR_TRUNCATED, "");
+    return true;
+}
+
 bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
 {
     notice_t notice;
     MPI_Count bytes = 0;
     int cancelled = 0;
     char text[SV_DROP_ANNOUNCE_BYTES];
-    if (!state->monitored)
+    const sv_drop_buffer_t *buffer = recv_buffer_of(call);
+    if (!state->monitored && !(buffer && buffer->guarded))
         return false;
     PMPI_Test_cancelled(status, &cancelled);
     if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS)
         return false;
     /* Is it an announcement? */
-    const bool may_be = (sv_drop_fast_is_open() || sv_drop_route.retired) && bytes >= (MPI_Count)sizeof notice.nonce &&
-                        bytes <= SV_DROP_ANNOUNCE_BYTES;
+    const bool may_be = state->monitored && (sv_drop_fast_is_open() || sv_drop_route.retired) &&
+                        bytes >= (MPI_Count)sizeof notice.nonce && bytes <= SV_DROP_ANNOUNCE_BYTES;
     const char *arrived = may_be ? find_text(state, call, text) : NULL;
     const reading_t reading = arrived ? read_announcement(arrived, (size_t)bytes, &notice) : NO_ANNOUNCEMENT;
-    if (reading == NO_ANNOUNCEMENT) {
-        /* A message of the program's fails if it is longer than the receive that was made wide for announcements. */
-        const sv_drop_buffer_t *buffer = recv_buffer_of(call);
-        if (!buffer || !buffer->wide || bytes <= (MPI_Count)buffer->bytes)
-            return false;
-        state->arrived = true;
-        state->bytes = buffer->bytes;
-        fail_message(state, SELVAGE_ERR_TRUNCATED, "");
-        return true;
-    }
+    if (reading == NO_ANNOUNCEMENT)
+        return fail_overlong(state, buffer, bytes);
     state->arrived = true;
     if (arrived == state->buf) /* no copy of the nonce is left with the program, if nothing comes in its place */
         memset(state->buf, 0, (size_t)bytes);
@@ -540,7 +555,8 @@ bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status
 {
     unsigned turns = 0;
     bool ended;
-    if (!state->monitored)
+    const sv_drop_buffer_t *buffer = recv_buffer_of(call);
+    if (!state->monitored && !(buffer && buffer->guarded))
         return false;
     sv_drop_lock();
     bool arrived = sv_drop_fast_take_announced(state, call, status);

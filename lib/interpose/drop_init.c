@@ -68,15 +68,18 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
     if (strcmp(setting->name, "SELVAGE_DROPIN_FAST_BYTES") == 0 && (is_set || settings->fast_bytes == 0)) {
         settings->fast_bytes = setting_number(setting->value);
         settings->row_bytes = is_set ? settings->fast_bytes : settings->fast_bytes / ROW_SHARE;
+        settings->chooses = !is_set;
         settings->coll_bytes = is_set ? settings->fast_bytes : settings->fast_bytes / COLL_SHARE;
         settings->shared_bytes = is_set ? settings->fast_bytes : settings->fast_bytes * SHARED_TIMES;
     }
     /* If the user asks for checksums, all that can be announced takes the fast route, which has them. */
     if (strcmp(setting->name, "SELVAGE_CHECKSUM") == 0)
         settings->checks = strcmp(setting->value, "off") != 0;
-    if (strcmp(setting->name, "SELVAGE_CHECKSUM") == 0 && is_set && strcmp(setting->value, "off") != 0)
+    if (strcmp(setting->name, "SELVAGE_CHECKSUM") == 0 && is_set && strcmp(setting->value, "off") != 0) {
+        settings->chooses = false;
         settings->fast_bytes = settings->row_bytes = settings->coll_bytes = settings->shared_bytes =
             SV_DROP_ANNOUNCE_BYTES + 1;
+    }
     if (strcmp(setting->name, "SELVAGE_DROPIN_SLOT_BYTES") == 0)
         settings->slot_bytes = setting_number(setting->value);
     if (strcmp(setting->name, "SELVAGE_TIMEOUT_S") == 0 && is_set)
@@ -121,6 +124,7 @@ static void end_program(void)
     if (sv_drop_settings()->report)
         sv_drop_report();
     sv_drop_trace_end();
+    sv_drop_guards_end();
     sv_drop_types_end();
     sv_drop_strips_end();
     /* MPI may still use pinned memory, or a kernel the device. */

@@ -60,6 +60,8 @@ void sv_drop_call_end(sv_drop_call_t *call)
         sv_drop_compact_end(buffer);
         if (buffer->owns_type)
             PMPI_Type_free(&buffer->type);
+        if (buffer->owns_guard)
+            PMPI_Type_free(&buffer->guard);
         for (int j = 0; j < buffer->nblocks && buffer->owns_types; j++)
             if (is_derived(&blocks[j]))
                 PMPI_Type_free(&blocks[j].type);

@@ -218,6 +218,7 @@ typedef struct place {
     void *buf;
     int count;
     MPI_Datatype type;
+    const sv_drop_buffer_t *guarded; /* the staging buffer, if buf, count and type are those of its guard; else NULL */
     bool stages;  /* the bytes do not come where the program wants them, and must be brought there after they came */
     bool watches; /* an announcement may come in their place */
 } place_t;
@@ -233,7 +234,12 @@ sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast
         sv_drop_fast_monitor(fast, buf, count, type, comm, buffer || fast->renames);
     if (buffer && fast->monitored)
         sv_drop_widen(buffer, fast, count, type);
-    return buffer ? buffer : sv_drop_recv_unpacking(call, fast, buf, count, type);
+    fast->comm = comm; /* MPI may not be the one who finds what comes too long */
+    if (buffer)
+        sv_drop_guard(buffer);
+    else
+        buffer = sv_drop_recv_unpacking(call, fast, buf, count, type);
+    return buffer || host ? buffer : sv_drop_guard_empty(call, buf, count, type);
 }
 
 /* Host memory of a derived type is received as bytes, because an announcement may end within an element, and not every
@@ -241,9 +247,13 @@ sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast
 sv_drop_buffer_t *sv_drop_recv_unpacking(sv_drop_call_t *call, const sv_drop_fast_t *fast, void *buf, int64_t count,
                                          MPI_Datatype type)
 {
-    return fast->monitored && (sv_drop_fast_may_take(count, type) || sv_drop_fast_is_short(fast, count, type))
-               ? sv_drop_unpacking(call, fast, buf, count, type)
-               : NULL;
+    sv_drop_buffer_t *buffer =
+        fast->monitored && (sv_drop_fast_may_take(count, type) || sv_drop_fast_is_short(fast, count, type))
+            ? sv_drop_unpacking(call, fast, buf, count, type)
+            : NULL;
+    if (buffer)
+        sv_drop_guard(buffer);
+    return buffer;
 }
 
 /* defers: the call returns before the bytes come. So the program's work is waited for only when they do. */
@@ -254,10 +264,12 @@ static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const plac
         sv_drop_recv_buffer(call, fast, given->buf, given->count, given->type, comm, source,
                             sv_drop_is_host_typed(given->buf, given->count, given->type));
     if (!buffer)
-        return (place_t){given->buf, given->count, given->type, false, fast->monitored};
+        return (place_t){given->buf, given->count, given->type, NULL, false, fast->monitored};
     if (!defers || !sv_drop_order_begin(call))
         sv_drop_stage(call);
-    return (place_t){sv_drop_address(buffer), buffer->count, buffer->type, true, fast->monitored};
+    if (buffer->guarded)
+        return (place_t){sv_drop_address(buffer), 1, buffer->guard, buffer, true, fast->monitored};
+    return (place_t){sv_drop_address(buffer), buffer->count, buffer->type, NULL, true, fast->monitored};
 }
 
 /* Begins to receive. False: a probe has taken what this receive is to get, and it is *message_out. With threads both
@@ -284,7 +296,7 @@ static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     MPI_Request inner = MPI_REQUEST_NULL;
     MPI_Message message = MPI_MESSAGE_NULL;
-    place_t at = {buf, count, type, false, false};
+    place_t at = {buf, count, type, NULL, false, false};
     int code = MPI_SUCCESS;
     bool received = true; /* else a probe has taken the message */
     if (from.peer != MPI_PROC_NULL)
@@ -292,7 +304,10 @@ static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from
     /* It blocks in MPI where nothing prevents that. */
     if (from.peer == MPI_PROC_NULL ||
         (!sv_drop_fast_guards() && !sv_drop_has_taken() && !sv_drop_is_busy() && !sv_drop_fast_drives()))
-        code = PMPI_Recv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, used);
+        /* Of an error with no communicator Open MPI tells another handler in MPI_Mprobe. */
+        code = at.guarded && from.comm != MPI_COMM_NULL
+                   ? sv_drop_recv_guarded(at.guarded, from.peer, from.tag, from.comm, used)
+                   : PMPI_Recv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, used);
     else if ((received = begin_recv_at(PMPI_Irecv, at, from, &inner, &code, &message)))
         code = sv_drop_await(code, &inner, used);
     /* MPI has received an announcement, whose bytes then follow, or the bytes. */
@@ -390,7 +405,7 @@ static int receive_nonblocking(const char *name, irecv_t irecv, bool keeps, plac
 int sv_drop_irecv(const char *name, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                   MPI_Request *request)
 {
-    return receive_nonblocking(name, PMPI_Irecv, false, (place_t){buf, count, type, false, false},
+    return receive_nonblocking(name, PMPI_Irecv, false, (place_t){buf, count, type, NULL, false, false},
                                (envelope_t){source, tag, comm}, request);
 }
 
@@ -403,7 +418,7 @@ SV_DROP_EXPORT int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source
 SV_DROP_EXPORT int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                                  MPI_Request *request)
 {
-    return receive_nonblocking("MPI_Recv_init", PMPI_Recv_init, true, (place_t){buf, count, type, false, false},
+    return receive_nonblocking("MPI_Recv_init", PMPI_Recv_init, true, (place_t){buf, count, type, NULL, false, false},
                                (envelope_t){source, tag, comm}, request);
 }
 
@@ -412,7 +427,7 @@ SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Messa
     sv_drop_call_t call = {.name = "MPI_Imrecv", .has_peer = true, .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
-    place_t at = {buf, count, type, false, false};
+    place_t at = {buf, count, type, NULL, false, false};
     MPI_Comm comm = sv_drop_has_taken() && sv_drop_taken_claim(*message, &fast) ? fast.comm : MPI_COMM_WORLD;
     if (*message != MPI_MESSAGE_NO_PROC)
         at = place_recv(&call, &fast, &at, comm, MPI_ANY_SOURCE, true);

@@ -30,11 +30,21 @@ static bool place_side(side_t *side, const sv_drop_buffer_t *buffer)
     return buffer != NULL;
 }
 
+static bool place_received(side_t *side, const sv_drop_buffer_t *buffer)
+{
+    const bool placed = place_side(side, buffer);
+    if (placed && buffer->guarded) {
+        side->count = 1;
+        side->type = buffer->guard;
+    }
+    return placed;
+}
+
 static bool place_receiver(sv_drop_call_t *call, sv_drop_fast_t *fast, side_t *from, MPI_Comm comm)
 {
-    return from->peer != MPI_PROC_NULL && place_side(from, sv_drop_recv_buffer(call, fast, from->buf, from->count,
-                                                                               from->type, comm, from->peer,
-                                                                               from->host));
+    return from->peer != MPI_PROC_NULL && place_received(from, sv_drop_recv_buffer(call, fast, from->buf, from->count,
+                                                                                   from->type, comm, from->peer,
+                                                                                   from->host));
 }
 
 static bool place_sender(sv_drop_call_t *call, side_t *to)
@@ -232,7 +242,7 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
     if (watched && host && !taken && !busy)
         return replace_host(to, from, comm, status);
     if (count >= 0 && type != MPI_DATATYPE_NULL && sv_drop_type_is_committed(type) &&
-        (watched || taken || (busy && sv_drop_fast_is_open())))
+        (watched || taken || (busy && sv_drop_fast_is_open()) || (!host && sv_drop_overruns())))
         return replace_apart(buf, to, from, comm, status);
     sv_drop_buffer_t *buffer = host ? NULL : sv_drop_message(&call, buf, count, type, true, true);
     if (!buffer)
@@ -309,7 +319,11 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
     to = copy_side(call.name, to, buffer, &fast.announcement, &narrow);
     if (buffer && fast.monitored)
         sv_drop_widen(buffer, &fast, count, type);
-    (void)place_side(&from, from.host ? sv_drop_recv_unpacking(&call, &fast, buf, count, type) : buffer);
+    if (buffer && source != MPI_PROC_NULL) {
+        fast.comm = comm; /* as in sv_drop_recv_buffer() */
+        sv_drop_guard(buffer);
+    }
+    (void)place_received(&from, from.host ? sv_drop_recv_unpacking(&call, &fast, buf, count, type) : buffer);
     int code = begin_sendrecv(&call, &fast, &to, &from, comm, request);
     sv_drop_narrow_end(&narrow); /* what is under way keeps the type */
     return code;

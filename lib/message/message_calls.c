@@ -10,6 +10,7 @@
 #include "message/message_layout.h"
 #include "message/message_pool.h"
 #include "message/message_prelaunch.h"
+#include "message/message_shm.h"
 #include "message/message_protocols.h"
 #include "message/message_put.h"
 
@@ -228,6 +229,22 @@ selvage_status_t sv_message_probe(selvage_comm_t *comm, int peer, int tag, bool 
         *taken_out = taken;
     }
     return leave_engine(engine, status);
+}
+
+/* Now and then the answer is no, because only a message tells where it goes. So is the first one: what opened the way
+   between two ranks went to host memory. */
+bool sv_message_prefers_host(selvage_comm_t *comm, int rank)
+{
+    enum { ASKS_EACH = 64 };
+    sv_message_engine_t *engine;
+    sv_message_peer_t *peer;
+    if (sv_message_engine(comm, &engine) != SELVAGE_SUCCESS)
+        return false;
+    pthread_mutex_lock(&engine->lock);
+    const bool prefers = sv_message_peer(engine, rank, &peer) == SELVAGE_SUCCESS && peer->out &&
+                         sv_shm_prefers_host(peer->out) && peer->host_asked++ % ASKS_EACH != 0;
+    pthread_mutex_unlock(&engine->lock);
+    return prefers;
 }
 
 /* What has come by now is found first. */

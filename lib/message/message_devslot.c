@@ -107,10 +107,10 @@ bool sv_devslot_take(const selvage_request_t *send, sv_ctrl_desc_t *desc)
 {
     sv_shm_end_t *end = desc->shm;
     const uint64_t count = end->devslot.count + 1, slot = count % SV_DEVSLOTS;
-    /* Partners: the releases in sv_devslot_put() and sv_shm_prefer() of the reader. */
+    /* Partner: the release in sv_devslot_put() of the reader. */
     if (!end->devslot.base || send->bytes > send->engine->devslot_bytes ||
         __atomic_load_n(&end->shm->devslot_freed[slot], __ATOMIC_ACQUIRE) != end->devslot.given[slot] ||
-        (!send->buffered && __atomic_load_n(&end->shm->prefers_host, __ATOMIC_ACQUIRE)))
+        (!send->buffered && sv_shm_prefers_host(end)))
         return false;
     end->devslot.count = end->devslot.given[slot] = count;
     desc->devslot = end;

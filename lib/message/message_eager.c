@@ -251,7 +251,6 @@ static selvage_status_t take_from_slot(selvage_request_t *recv)
         to = recv->eager.chunk->bytes;
     }
     const sv_verify_job_t job = {.src = from.payload, .dst = to, .record = from.record};
-    sv_shm_prefer(desc->devslot, !recv->place.on_device);
     engine->arrived.by[SV_WAY_SHM] += recv->attempt == 0;
     engine->arrived.by_devslot += recv->attempt == 0;
     recv->state = SV_REQUEST_CLOSING;

@@ -135,18 +135,12 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
     return SELVAGE_SUCCESS;
 }
 
-static bool prefers_host(const sv_message_peer_t *peer)
-{
-    /* Partner: the release in sv_shm_prefer() of the receiver. */
-    return __atomic_load_n(&peer->out->shm->prefers_host, __ATOMIC_ACQUIRE);
-}
-
 void sv_get_declined(const selvage_request_t *send, const sv_ctrl_header_t *cts)
 {
     sv_message_peer_t *peer;
     if (send->get.stamp != 0 && !send->get.counted && cts->attempt <= send->attempt &&
         cts->value[0] != SV_MESSAGE_NONE && sv_message_peer(send->engine, send->peer, &peer) == SELVAGE_SUCCESS &&
-        !prefers_host(peer))
+        !sv_shm_prefers_host(peer->out))
         peer->gets_declined++;
 }
 
@@ -154,7 +148,7 @@ void sv_get_offer(selvage_request_t *send, void *stream, sv_ctrl_header_t *rts)
 {
     sv_message_peer_t *peer;
     if (sv_message_peer(send->engine, send->peer, &peer) != SELVAGE_SUCCESS || !may_offer_get(send, peer, stream) ||
-        prefers_host(peer) ||
+        sv_shm_prefers_host(peer->out) ||
         (peer->gets_declined >= DECLINED_MOST && ++peer->gets_withheld % OFFERED_SHARE != 0))
         return;
     const unsigned k = find_get_place(peer->out);

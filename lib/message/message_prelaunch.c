@@ -189,6 +189,7 @@ void sv_prelaunch_expect(selvage_request_t *recv, uint64_t bytes)
 void sv_prelaunch_predict(const selvage_request_t *recv, sv_ctrl_desc_t *desc)
 {
     sv_message_peer_t *peer;
+    sv_shm_prefer(desc->devslot, !recv->place.on_device); /* also of a message that its kernel has taken already */
     sv_devslot_mark(desc, recv->key);
     if (sv_message_peer(recv->engine, recv->peer, &peer) != SELVAGE_SUCCESS)
         return;

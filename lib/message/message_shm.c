@@ -89,9 +89,14 @@ selvage_status_t sv_shm_advertise(sv_message_engine_t *engine, int rank)
 
 void sv_shm_prefer(sv_shm_end_t *end, bool host)
 {
-    /* This end's own word. Partners: the acquires in sv_devslot_take() and prefers_host(). */
+    /* This end's own word. Partner: the acquire in sv_shm_prefers_host(). */
     if (end->shm->prefers_host != host)
         __atomic_store_n(&end->shm->prefers_host, host, __ATOMIC_RELEASE);
+}
+
+bool sv_shm_prefers_host(const sv_shm_end_t *end)
+{
+    return __atomic_load_n(&end->shm->prefers_host, __ATOMIC_ACQUIRE); /* partner: the release in sv_shm_prefer() */
 }
 
 static selvage_status_t poll_segment(sv_message_engine_t *engine, const sv_message_peer_t *peer, bool *moved)

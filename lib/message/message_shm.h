@@ -104,8 +104,9 @@ void sv_shm_close(sv_shm_end_t *end);
 sv_ctrl_desc_t *sv_shm_take_slot(sv_message_engine_t *engine, sv_shm_end_t *end);
 /* Gives a place back: the reader one that it has taken, the writer one that it has not posted. */
 void sv_shm_put_slot(sv_ctrl_desc_t *desc);
-/* Reader: where the last message of device memory went, for the writer to choose by. */
+/* Reader: where the last message of device memory went, for the writer to choose by; and the writer asks. */
 void sv_shm_prefer(sv_shm_end_t *end, bool host);
+bool sv_shm_prefers_host(const sv_shm_end_t *end);
 /* Takes what has arrived. ERR_CHECKSUM if that is damaged, because nobody sends it again. */
 selvage_status_t sv_shm_poll(sv_message_engine_t *engine, bool *moved);
 

@@ -436,6 +436,7 @@ int main(int argc, char **argv)
         {"send-beside-waiting-kernel", run_stuck},
         {"refused-as-without-the-drop-in", run_errors},
         {"recv-too-short", run_short},
+        {"recv-too-short-among-others", run_among},
         {"route-opens-in-collective", run_mixed},
         {"columns-of-one-field", run_field},
         {"long-request-lists", run_lists},

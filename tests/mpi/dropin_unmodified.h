@@ -77,6 +77,9 @@ void run_field(void);
 void run_errors(void);
 void run_short(void);
 
+/* dropin_short.c */
+void run_among(void);
+
 /* dropin_failing.c */
 void run_stopped(void);
 

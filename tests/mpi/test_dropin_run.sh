@@ -46,6 +46,13 @@ row() {
         grep -Eq "$pattern" "$dir/out" ||
         { cat "$dir/out"; echo "FAIL: a row of sends, no \"$pattern\", $*"; failed=1; }
 }
+# Once one went to host memory, all but one in 64 to that rank are staged. Those to device memory came before.
+env SELVAGE_DROPIN_SYNC=default SELVAGE_REPORT=1 MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 \
+    "$top_builddir/tools/selvage-bench-mpi" --benchmarks latency --ways device,mixed --min 32K --max 32K \
+    --iterations 400 --seconds 60 --repetitions 1 --nccl no >"$dir/out" 2>&1 && grep -q ', 0 wrong' "$dir/out" &&
+    awk '$1 == 0 && $2 == 1 && $3 == "MPI_Send" { count[$4] += $5 }
+        END { exit !(count["fast"] > 100 && count["staged"] > 100) }' "$dir/out" ||
+    { cat "$dir/out"; echo "FAIL: messages to host memory"; failed=1; }
 # In a long row of sends short messages take the route, unless a length is set; by itself each is staged.
 row '^ +0 +1 +MPI_Isend +fast '
 row '^ +0 +1 +MPI_Isend +staged ' SELVAGE_DROPIN_FAST_BYTES=64K
@@ -98,6 +105,11 @@ program 2 requests-of-other-thread '0 failed' SELVAGE_DROPIN_FAST=off
 # What is said of requests, and what is left of those that are refused or given up.
 program 2 requests-of-each-kind '^ +0 +1 +MPI_Rsend +fast +5 ' SELVAGE_REPORT=1
 program 2 requests-of-each-kind '0 failed' SELVAGE_DROPIN_FAST=on
+program 2 requests-of-each-kind '0 failed' SELVAGE_DROPIN_FAST=off
+# Receives of device memory that are too short, also where Open MPI writes past the end of those that it gets.
+for mode in $modes off; do
+    program 2 recv-too-short-among-others '0 failed' SELVAGE_DROPIN_FAST=$mode RUN_MPI_SINGLE_COPY=cma
+done
 for mode in $modes; do
     program 2 persistent-recvs-of-threads '0 failed' SELVAGE_DROPIN_FAST=$mode
     program 2 persistent-sends '^ +0 +1 +MPI_Start +fast +7[0-9] ' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode
