@@ -19,7 +19,7 @@ typedef struct halo_options {
     size_t host_bytes;         /* fields larger than this all together have no rival on the host */
     bench_options_t nccl;      /* as much of them as bench_nccl_init() reads */
     const char *json;
-    bool help;
+    bool help, version;
 } halo_options_t;
 
 typedef struct halo_case {

@@ -301,7 +301,7 @@ static void usage(FILE *stream)
           "  --reorder       blocks that are neighbours go to ranks of one node, where that helps\n"
           "  --nccl FILE     library to compare with; no: none\n"
           "  --json FILE     write the rows as JSON too\n"
-          "  --help\n", stream);
+          "  --help --version\n", stream);
 }
 
 static bool parse(int argc, char **argv, halo_options_t *options, char *error_text, size_t error_bytes)
@@ -326,6 +326,7 @@ static bool parse(int argc, char **argv, halo_options_t *options, char *error_te
         {"nccl", TOOL_TEXT, .value = &options->nccl.nccl},
         {"json", TOOL_TEXT, .value = &options->json},
         {"help", TOOL_FLAG, .value = &options->help},
+        {"version", TOOL_FLAG, .value = &options->version},
     };
     const bool understood =
         tool_options_parse(argc, argv, table, sizeof table / sizeof *table, NULL, error_text, error_bytes);
@@ -404,18 +405,31 @@ static int run(halo_bench_t *bench)
     return bad ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+static int answer_without_mpi(const halo_options_t *options)
+{
+    if (tool_launcher_rank() != 0)
+        return EXIT_SUCCESS;
+    if (options->help)
+        usage(stdout);
+    else
+        printf("selvage-halos %s\n", selvage_version(NULL, NULL, NULL));
+    return EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
     static halo_bench_t bench;
     char error[160];
     int code = EXIT_USAGE;
-    const bool understood = parse(argc, argv, &bench.options, error, sizeof error), launched = tool_is_launched();
-    if (tool_launcher_rank() == 0 && !understood)
-        fprintf(stderr, "selvage-halos: %s\n", error);
-    if (tool_launcher_rank() == 0 && (!understood || bench.options.help))
-        usage(understood ? stdout : stderr);
-    if (understood ? bench.options.help : !launched)
-        return understood ? EXIT_SUCCESS : EXIT_USAGE;
+    const bool understood = parse(argc, argv, &bench.options, error, sizeof error);
+    if (understood && (bench.options.help || bench.options.version))
+        return answer_without_mpi(&bench.options);
+    if (tool_launcher_rank() == 0 && !understood) {
+        usage(stderr);
+        fprintf(stderr, "\nselvage-halos: %s\n", error);
+    }
+    if (!understood && !tool_is_launched())
+        return EXIT_USAGE;
     tool_job_init(&bench.job, "selvage-halos", &argc, &argv);
     if (understood)
         code = run(&bench);
