@@ -5,6 +5,7 @@
  */
 #include "tools/bench_mpi/bench_mpi_cliffs.h"
 #include "tools/bench_mpi/bench_mpi_data.h"
+#include "tools/common/tool_figures.h"
 #include "fixtures/check.h"
 
 static bench_mpi_run_t run;
@@ -138,8 +139,27 @@ static void test_expectations(void)
     CHECK(memcmp(want, sent + 16, 16) == 0);
 }
 
+/* An interval of few values is all of them, of many the middle; and what is wide is marked. */
+static void test_noise(void)
+{
+    double few[] = {1, 2, 9}, many[100];
+    char text[16];
+    for (int i = 0; i < 100; i++)
+        many[i] = i;
+    tool_interval_t interval = tool_median_interval(few, 3);
+    CHECK(interval.low == 1 && interval.high == 9 && tool_is_noisy(2, interval));
+    interval = tool_median_interval(many, 100);
+    CHECK(interval.low == 39 && interval.high == 60 && !tool_is_noisy(300, interval));
+    interval = tool_median_interval(few, 1);
+    CHECK(interval.low == 1 && interval.high == 1 && !tool_is_noisy(1, interval));
+    CHECK(tool_median_interval(few, 0).high == 0);
+    CHECK_STR(tool_figure_text(text, sizeof text, 1, 12.34, true), "~12.3");
+    CHECK_STR(tool_figure_text(text, sizeof text, 2, 12.34, false), "12.34");
+}
+
 int main(void)
 {
+    test_noise();
     test_by_hand();
     test_neighbours();
     test_figures();

@@ -32,6 +32,7 @@ typedef struct halo_row {
     halo_case_t what;
     selvage_halo_info_t info;
     double seconds, nccl_s, tuned_s, host_s; /* 0: not measured */
+    bool noisy;                /* the first of them */
     int tuned_channels;
     long bad;                  /* halo cells that are wrong, of all ranks; -1: not looked at */
 } halo_row_t;

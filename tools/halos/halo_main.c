@@ -214,9 +214,12 @@ static void measure_row(halo_bench_t *bench, halo_row_t *row)
     bool possible = row->what.mode == BENCH_WAIT || can_enqueue(bench);
     if (row->what.mode == BENCH_GRAPH)
         possible = possible && bench_graph_open(&graph, capture_halo, &works[BENCH_GRAPH], &work);
-    if (possible)
-        row->seconds = bench_measure(&bench->job, row->what.mode, bench->options.seconds, bench->options.repetitions,
-                                     &work).median_s;
+    if (possible) {
+        const bench_times_t times = bench_measure(&bench->job, row->what.mode, bench->options.seconds,
+                                                  bench->options.repetitions, &work);
+        row->seconds = times.median_s;
+        row->noisy = bench_times_noisy(&times);
+    }
     bench_graph_close(&graph);
     halo_fill(bench);
     wait_halo(bench);
@@ -227,10 +230,11 @@ static void measure_row(halo_bench_t *bench, halo_row_t *row)
 
 /* --- tables ------------------------------------------------------------------------------------------------------- */
 
-static void print_time(double seconds)
+static void print_time(double seconds, bool noisy)
 {
+    char text[24];
     if (seconds > 0)
-        printf(" %10.1f", seconds * 1e6);
+        printf(" %10s", tool_figure_text(text, sizeof text, 1, seconds * 1e6, noisy));
     else
         printf(" %10s", "-");
 }
@@ -254,7 +258,7 @@ static void print_header(const halo_bench_t *bench)
            (long long)bench->place.surface_cells_in_rank_order);
     if (!bench->nccl.ready)
         printf("no NCCL or RCCL: %s\n", bench->nccl.why_not);
-    printf("times in us, rival / selvage in the last columns\n%5s %5s %6s %8s %6s %6s %10s %8s %10s %10s %10s %7s %7s "
+    printf("times in us, rival / selvage in the last columns; ~: noise of more than a tenth\n%5s %5s %6s %8s %6s %6s %10s %8s %10s %10s %10s %7s %7s "
            "%7s\n", "edge", "width", "fields", "MiB", "check", "mode", "selvage", "GB/s", "by hand", "tuned", "on host",
            "hand", "tuned", "host");
 }
@@ -265,11 +269,11 @@ static void print_row(const halo_row_t *row)
     printf("%5d %5d %6d %8.2f %6s %6s", row->what.edge, row->what.width, row->what.fields,
            (double)row->info.bytes_sent / (1 << 20), row->what.checksum ? "on" : "off",
            bench_mode_name(row->what.mode));
-    print_time(row->seconds);
+    print_time(row->seconds, row->noisy);
     printf(" %8.1f", gbs);
-    print_time(row->nccl_s);
-    print_time(row->tuned_s);
-    print_time(row->host_s);
+    print_time(row->nccl_s, false);
+    print_time(row->tuned_s, false);
+    print_time(row->host_s, false);
     print_ratio(row->nccl_s, row->seconds);
     print_ratio(row->tuned_s, row->seconds);
     print_ratio(row->host_s, row->seconds);
