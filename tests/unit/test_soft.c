@@ -115,7 +115,13 @@ static void append_body(const void *arg, unsigned block, unsigned nblocks)
     append->list[(*append->count)++] = append->value;
 }
 
-static const sv_kernel_t append_kernel = {.name = "append", .soft = append_body};
+/* A device that adapts then has some of them run by its worker, and some by the caller. */
+static bool append_is_brief(const void *arg)
+{
+    return ((const append_arg_t *)arg)->value % 3 != 0;
+}
+
+static const sv_kernel_t append_kernel = {.name = "append", .soft = append_body, .is_brief = append_is_brief};
 
 static void append(sv_device_t *dev, void *stream, unsigned *list, unsigned *count, unsigned value)
 {
@@ -322,6 +328,8 @@ static void check_blocks(sv_device_t *dev)
     static _Atomic unsigned arrived[2 * ROUNDS], seen[2 * ROUNDS];
     void *stream[2] = {make_stream(dev), make_stream(dev)};
     meet_arg_t arg;
+    for (int i = 0; i < 2 * ROUNDS; i++) /* this may not be the first device */
+        arrived[i] = seen[i] = 0;
     for (unsigned i = 0; i < sizeof arg.filler; i++)
         arg.filler[i] = (unsigned char)i;
     for (unsigned i = 0; i < 2 * ROUNDS; i++) {
@@ -527,6 +535,40 @@ static void check_inline(void)
     dev->ops->close(dev);
 }
 
+static bool always_brief(const void *arg)
+{
+    return arg != NULL;
+}
+
+/* A device that adapts has what is brief run by the caller, where threads outnumber cores and the stream has nothing
+   else to do. What may wait is the worker's, as everything is on a device that does not adapt or is not crowded. */
+static void check_adapting(void)
+{
+    static const struct {
+        int mode;
+        bool crowded, brief, busy, here;
+    } cases[] = {{SV_CONFIG_SOFT_AUTO, true, true, false, true},     {SV_CONFIG_SOFT_AUTO, true, true, true, false},
+                 {SV_CONFIG_SOFT_AUTO, true, false, false, false},   {SV_CONFIG_SOFT_AUTO, false, true, false, false},
+                 {SV_CONFIG_SOFT_THREADS, true, true, false, false}, {SV_CONFIG_SOFT_INLINE, true, false, true, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sv_device_t *dev = open_soft(cases[i].mode);
+        const sv_kernel_t kernel = {.name = "who", .soft = who_body, .is_brief = cases[i].brief ? always_brief : NULL};
+        pthread_t who = pthread_self();
+        unsigned blocks = 0;
+        who_arg_t arg = {&who, &blocks};
+        void *stream = make_stream(dev);
+        dev->crowded = cases[i].crowded;
+        if (cases[i].busy)
+            SV_DEVICE_CALL(dev, delay_async, 2000, stream);
+        CHECK_STATUS(SV_DEVICE_CALL(dev, launch, &kernel, &arg, sizeof arg, 1, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(SV_DEVICE_CALL(dev, stream_sync, stream), SELVAGE_SUCCESS);
+        CHECK_EQ(blocks, 1);
+        CHECK_EQ(pthread_equal(who, pthread_self()) != 0, cases[i].here);
+        SV_DEVICE_CALL(dev, stream_destroy, stream);
+        dev->ops->close(dev);
+    }
+}
+
 static void check_threaded(sv_device_t *dev, sv_device_t *other)
 {
     void *stream = make_stream(dev);
@@ -556,8 +598,14 @@ int main(void)
     check_peer(dev, peer, to_peer);
     check_allocations(dev);
     check_handles(dev, other);
-    if (THREADS)
+    if (THREADS) {
+        sv_device_t *adapting = open_soft(SV_CONFIG_SOFT_AUTO);
+        adapting->crowded = true;
         check_threaded(dev, other);
+        check_threaded(adapting, other);
+        check_adapting();
+        adapting->ops->close(adapting);
+    }
     check_inline();
     dev->ops->close(dev);
     other->ops->close(other);

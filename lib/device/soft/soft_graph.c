@@ -92,6 +92,7 @@ selvage_status_t soft_graph_launch(sv_device_t *dev, void *graph_handle, void *h
     for (const soft_node_t *node = graph->first; node; node = node->next) {
         soft_op_t *op = soft_op_begin(stream);
         op->run = node->op.run;
+        op->brief = node->op.brief;
         memcpy(&op->u, &node->op.u, sizeof op->u);
         soft_op_publish(stream, op);
     }

@@ -133,6 +133,7 @@ selvage_status_t soft_launch(sv_device_t *dev, const sv_kernel_t *kernel, const 
         SV_TRY(soft_helpers_grow(stream, nblocks - 1));
     soft_op_t *op = soft_op_begin(stream);
     op->run = nblocks == 1 ? run_one : run_blocks;
+    op->brief = nblocks == 1 && kernel->is_brief && kernel->is_brief(arg);
     op->u.kernel.body = kernel->soft;
     op->u.kernel.nblocks = nblocks;
     if (arg_bytes)

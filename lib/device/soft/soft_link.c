@@ -14,6 +14,9 @@
 #include "base/base_clock.h"
 #include "device/soft/soft_priv.h"
 
+/* Up to here a copy or a fill takes no longer than waking the worker on a crowded machine. */
+enum { BRIEF_BYTES = 128 << 10 };
+
 void soft_link_init(soft_link_t *link, double gbs, double latency_us)
 {
     link->ns_per_byte = gbs > 0 ? 1.0 / gbs : 0;
@@ -60,6 +63,7 @@ selvage_status_t soft_copy_async(sv_device_t *dev, void *dst, const void *src, s
     soft_link_t *link = &((soft_device_t *)dev)->link[kind];
     soft_op_t *op = soft_op_begin(stream);
     op->run = link->modelled ? run_modelled_copy : run_copy;
+    op->brief = !link->modelled && bytes <= BRIEF_BYTES;
     op->u.copy.dst = dst;
     op->u.copy.src = src;
     op->u.copy.bytes = bytes;
@@ -81,6 +85,7 @@ selvage_status_t soft_fill_async(sv_device_t *dev, void *dst, int value, size_t 
     soft_stream_t *stream = soft_stream_of(dev, handle);
     soft_op_t *op = soft_op_begin(stream);
     op->run = run_fill;
+    op->brief = bytes <= BRIEF_BYTES;
     op->u.fill.dst = dst;
     op->u.fill.bytes = bytes;
     op->u.fill.value = value;
@@ -100,6 +105,7 @@ selvage_status_t soft_signal_async(sv_device_t *dev, uint64_t *word, uint64_t va
     soft_stream_t *stream = soft_stream_of(dev, handle);
     soft_op_t *op = soft_op_begin(stream);
     op->run = run_signal;
+    op->brief = true;
     op->u.signal.word = word;
     op->u.signal.value = value;
     soft_op_publish(stream, op);
@@ -117,6 +123,7 @@ selvage_status_t soft_delay_async(sv_device_t *dev, double us, void *handle)
     soft_stream_t *stream = soft_stream_of(dev, handle);
     soft_op_t *op = soft_op_begin(stream);
     op->run = run_delay;
+    op->brief = false;
     op->u.delay.ns = us > 0 ? (uint64_t)(us * 1e3) : 0;
     op->u.delay.enqueued_ns = sv_clock_ns();
     soft_op_publish(stream, op);

@@ -11,6 +11,8 @@
  *   streams still wait for what it said.
  * - All hand-over goes through C11 atomics; sleeping threads park on a futex, and are woken only if they sleep.
  * - In inline mode there are no threads: an operation is executed by the call that enqueues it, and marks are 0.
+ * - A device that adapts does the same with what is brief, where threads outnumber cores, for as long as the stream has
+ *   nothing else to do: handing it to the worker would take longer than doing it. Its position is claimed as ever.
  */
 #ifndef SV_SOFT_PRIV_H
 #define SV_SOFT_PRIV_H
@@ -82,6 +84,7 @@ typedef struct soft_graph soft_graph_t;
 typedef struct soft_device {
     sv_device_t base;
     bool inlined;
+    bool adapts;
     soft_stream_t *default_stream;
     soft_link_t link[SV_COPY_KINDS];
 } soft_device_t;
@@ -91,6 +94,7 @@ typedef struct soft_op {
     _Alignas(64) _Atomic uint64_t state; /* twice the lap: free for that lap; one more: filled */
     uint64_t position;
     void (*run)(soft_stream_t *stream, const struct soft_op *op);
+    bool brief;                    /* it waits for nobody, and takes no longer than handing it over */
     union {
         struct {
             void *dst;
@@ -146,8 +150,8 @@ struct soft_stream {
     soft_progress_t *progress;
     soft_op_t *ops;                  /* SOFT_RING_OPS, one if inlined; owned */
     uint64_t begin;                  /* position of the first operation */
-    uint64_t head;                   /* of the worker alone */
-    uint64_t before_ns, over_ns;     /* when the last modelled operation, and this one, is over; 0: not modelled */
+    _Atomic uint64_t head;           /* stored by who executed the operation before it */
+    uint64_t before_ns, over_ns;     /* likewise; when the last modelled operation, and this one, is over; 0: not modelled */
     pthread_t thread;
     pthread_mutex_t grow;            /* of the list of helpers; taken by launches of several blocks only */
     soft_helper_t *helpers;          /* block 1 first; owned; only appended to */
@@ -175,6 +179,13 @@ void soft_stream_destroy(soft_stream_t *stream);
 void soft_stream_sync(soft_stream_t *stream);
 /* Waits for all streams of the process. Its software devices are one device, as several handles of a GPU are. */
 selvage_status_t soft_device_sync(sv_device_t *dev);
+
+/* Whether everything of the stream below the position is complete; then its memory is visible to the caller. */
+static inline bool soft_progress_is_done(const soft_progress_t *progress, uint64_t position)
+{
+    /* Partner: the release in soft_progress_advance(). */
+    return atomic_load_explicit(&progress->done, memory_order_acquire) >= position;
+}
 
 /* Progress words. The position is where the new owner begins. SELVAGE_ERR_DEVICE if all are taken. */
 selvage_status_t soft_progress_acquire(unsigned *id_out, soft_progress_t **progress_out);
