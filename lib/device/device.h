@@ -169,7 +169,7 @@ struct selvage_device {
     char model[96];         /* for people */
     bool ranges;            /* a profiler hears range_push */
     int sharing;            /* who knows whether other processes have it (device_sharing.h) */
-    bool crowded;           /* threads of this host's ranks outnumber its cores; communicators set it, relaxed */
+    bool oversubscribed;    /* threads of this host's ranks outnumber its cores; communicators set it, relaxed */
 };
 
 /* Calls through the table: sv_device_<verb>(dev, ...). */
@@ -209,5 +209,10 @@ uint64_t sv_device_pinned_allocations(void);
 
 /* Counts one more; every implementation of host_malloc calls it. */
 void sv_device_note_pinned(void);
+
+/* How often the application freed device memory by a call of Selvage's, in the whole process; counts one more. Any
+   thread, relaxed: who frees what another thread uses meanwhile has no order to be kept. */
+uint64_t sv_device_frees(void);
+void sv_device_note_freed(void);
 
 #endif

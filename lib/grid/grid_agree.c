@@ -85,8 +85,8 @@ selvage_status_t sv_grid_agree(const char *call, selvage_comm_t *comm, const sel
         if (equal)
             continue;
         SV_TRY(sv_grid_find_other(call, comm, key, hash[i], &other));
-        return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks do not agree on %s: rank %d gave something else than this rank",
-                        call, argument_names[i], other.rank);
+        return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks do not agree on %s: rank %d gave something else than this "
+                        "rank", call, argument_names[i], other.rank);
     }
     return sv_error(SELVAGE_ERR_INTERNAL, "%s: ranks differ, but in no argument", call);
 }

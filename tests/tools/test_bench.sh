@@ -85,7 +85,8 @@ assert len(lines) >= len({
 texts = [text.text for text in picture.findall("{http://www.w3.org/2000/svg}text")]
 panels = len({(row["pattern"], row["mode"]) for row in rows})
 assert texts.count("size of a packet") == texts.count("GB/s sent by each rank") >= panels, "titles of the axes"
-assert any(run["machine"] in text and run["version"] in text and time.strftime("%Y-%m") in text for text in texts), texts
+caption = (run["machine"], run["version"], time.strftime("%Y-%m"))
+assert any(all(part in text for part in caption) for text in texts), texts
 samples = [path for path in picture.findall("{http://www.w3.org/2000/svg}path") if path.get("class") == "sample"]
 assert len(samples) >= len({row["route"] for row in rows}) + 4 + 3, "line samples of the legend"
 assert eval(sys.argv[2]), sys.argv[2]' "$work" "$1" || fail "files: $1"

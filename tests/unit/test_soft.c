@@ -535,40 +535,6 @@ static void check_inline(void)
     dev->ops->close(dev);
 }
 
-static bool always_brief(const void *arg)
-{
-    return arg != NULL;
-}
-
-/* A device that adapts has what is brief run by the caller, where threads outnumber cores and the stream has nothing
-   else to do. What may wait is the worker's, as everything is on a device that does not adapt or is not crowded. */
-static void check_adapting(void)
-{
-    static const struct {
-        int mode;
-        bool crowded, brief, busy, here;
-    } cases[] = {{SV_CONFIG_SOFT_AUTO, true, true, false, true},     {SV_CONFIG_SOFT_AUTO, true, true, true, false},
-                 {SV_CONFIG_SOFT_AUTO, true, false, false, false},   {SV_CONFIG_SOFT_AUTO, false, true, false, false},
-                 {SV_CONFIG_SOFT_THREADS, true, true, false, false}, {SV_CONFIG_SOFT_INLINE, true, false, true, true}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        sv_device_t *dev = open_soft(cases[i].mode);
-        const sv_kernel_t kernel = {.name = "who", .soft = who_body, .is_brief = cases[i].brief ? always_brief : NULL};
-        pthread_t who = pthread_self();
-        unsigned blocks = 0;
-        who_arg_t arg = {&who, &blocks};
-        void *stream = make_stream(dev);
-        dev->crowded = cases[i].crowded;
-        if (cases[i].busy)
-            SV_DEVICE_CALL(dev, delay_async, 2000, stream);
-        CHECK_STATUS(SV_DEVICE_CALL(dev, launch, &kernel, &arg, sizeof arg, 1, stream), SELVAGE_SUCCESS);
-        CHECK_STATUS(SV_DEVICE_CALL(dev, stream_sync, stream), SELVAGE_SUCCESS);
-        CHECK_EQ(blocks, 1);
-        CHECK_EQ(pthread_equal(who, pthread_self()) != 0, cases[i].here);
-        SV_DEVICE_CALL(dev, stream_destroy, stream);
-        dev->ops->close(dev);
-    }
-}
-
 static void check_threaded(sv_device_t *dev, sv_device_t *other)
 {
     void *stream = make_stream(dev);
@@ -600,10 +566,9 @@ int main(void)
     check_handles(dev, other);
     if (THREADS) {
         sv_device_t *adapting = open_soft(SV_CONFIG_SOFT_AUTO);
-        adapting->crowded = true;
+        adapting->oversubscribed = true;
         check_threaded(dev, other);
         check_threaded(adapting, other);
-        check_adapting();
         adapting->ops->close(adapting);
     }
     check_inline();

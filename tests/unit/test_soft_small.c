@@ -70,7 +70,7 @@ static sv_device_t *open_device(int mode, double gbs)
     CHECK_STATUS(sv_soft_open(&config, &dev), SELVAGE_SUCCESS);
     if (!dev)
         exit(check_report("soft_small"));
-    dev->crowded = true;
+    dev->oversubscribed = true;
     return dev;
 }
 

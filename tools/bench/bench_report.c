@@ -59,8 +59,8 @@ void bench_report_head(const bench_run_t *run)
         "wait: start to landed and seen by the host; stream: back to back, the host waits once; slowest rank; GB/s of\n"
         "payload sent per rank; bound: share of the raw copies of the route, all ranks at once; naive, aware, nccl,\n"
         "tuned: how many times faster than all down, MPI, all up; than device pointers through MPI; than NCCL's\n"
-        "grouped send and receive, as it is and tuned; cost: what checksums add; ~: noise, the 95 %% interval of the median is\n"
-        "wider than a tenth of it\n");
+        "grouped send and receive, as it is and tuned; cost: what checksums add; ~: noise, the 95 %% interval of the\n"
+        "median is wider than a tenth of it\n");
     if (!run->peer.ready)
         printf("bound of peer: n/a, no copies between GPUs of one host here\n");
     if (!run->aware)

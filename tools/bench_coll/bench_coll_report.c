@@ -86,8 +86,8 @@ static void print_baselines(const bench_coll_row_t *row)
         const bench_times_t *times = &row->baselines.times[baseline];
         char text[24];
         if (ratio > 0)
-            printf(" %10s %6.2f", tool_figure_text(text, sizeof text, 2, times->median_s * 1e6, bench_times_noisy(times)),
-                   ratio);
+            printf(" %10s %6.2f",
+                   tool_figure_text(text, sizeof text, 2, times->median_s * 1e6, bench_times_noisy(times)), ratio);
         else
             printf(" %10s %6s", "n/a", "n/a");
     }

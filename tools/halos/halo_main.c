@@ -258,7 +258,8 @@ static void print_header(const halo_bench_t *bench)
            (long long)bench->place.surface_cells_in_rank_order);
     if (!bench->nccl.ready)
         printf("no NCCL or RCCL: %s\n", bench->nccl.why_not);
-    printf("times in us, rival / selvage in the last columns; ~: noise of more than a tenth\n%5s %5s %6s %8s %6s %6s %10s %8s %10s %10s %10s %7s %7s "
+    printf("times in us, rival / selvage in the last columns; ~: noise of more than a tenth\n");
+    printf("%5s %5s %6s %8s %6s %6s %10s %8s %10s %10s %10s %7s %7s "
            "%7s\n", "edge", "width", "fields", "MiB", "check", "mode", "selvage", "GB/s", "by hand", "tuned", "on host",
            "hand", "tuned", "host");
 }

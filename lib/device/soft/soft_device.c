@@ -55,8 +55,10 @@ static void soft_stream_destroy_op(sv_device_t *dev, void *stream)
 
 static selvage_status_t soft_stream_sync_op(sv_device_t *dev, void *stream)
 {
-    SV_TRY(soft_refuse_captured(soft_stream_of(dev, stream), "synchronisation"));
-    soft_stream_sync(soft_stream_of(dev, stream));
+    soft_stream_t *found;
+    SV_TRY(soft_stream_find(dev, stream, &found));
+    SV_TRY(soft_refuse_captured(found, "synchronisation"));
+    soft_stream_sync(found);
     return SELVAGE_SUCCESS;
 }
 

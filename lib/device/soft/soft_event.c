@@ -89,7 +89,8 @@ void soft_event_destroy(sv_device_t *dev, sv_event_t *event)
 
 selvage_status_t soft_event_record(sv_device_t *dev, sv_event_t *event, void *handle)
 {
-    const soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     uint64_t mark = 0;
     SV_TRY(soft_refuse_captured(stream, "an event"));
     /* The caller's own operations precede this load in his program, so that relaxed is enough for them. */
@@ -109,12 +110,14 @@ selvage_status_t soft_event_query(sv_device_t *dev, sv_event_t *event)
 
 selvage_status_t soft_stream_query(sv_device_t *dev, void *handle)
 {
-    const soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     SV_TRY(soft_refuse_captured(stream, "a query"));
     /* As in soft_event_record(). */
-    return stream->inlined || soft_progress_is_done(stream->progress, atomic_load_explicit(&stream->tail, memory_order_relaxed))
-               ? SELVAGE_SUCCESS
-               : SELVAGE_IN_PROGRESS;
+    if (stream->inlined)
+        return SELVAGE_SUCCESS;
+    const uint64_t tail = atomic_load_explicit(&stream->tail, memory_order_relaxed);
+    return soft_progress_is_done(stream->progress, tail) ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
 static void run_wait(soft_stream_t *stream, const soft_op_t *op)
@@ -125,7 +128,8 @@ static void run_wait(soft_stream_t *stream, const soft_op_t *op)
 
 selvage_status_t soft_stream_wait_event(sv_device_t *dev, void *handle, sv_event_t *event)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     uint64_t mark = atomic_load_explicit(&event->mark, memory_order_relaxed);
     soft_progress_t *progress = mark_progress(mark);
     SV_TRY(soft_refuse_captured(stream, "a wait"));

@@ -12,9 +12,10 @@
 
 #include "base/base_atomic.h"
 #include "base/base_clock.h"
+#include "base/base_status.h"
 #include "device/soft/soft_priv.h"
 
-/* Up to here a copy or a fill takes no longer than waking the worker on a crowded machine. */
+/* Up to here a copy or a fill takes no longer than waking the worker where threads outnumber cores. */
 enum { BRIEF_BYTES = 128 << 10 };
 
 void soft_link_init(soft_link_t *link, double gbs, double latency_us)
@@ -59,7 +60,8 @@ static void run_modelled_copy(soft_stream_t *stream, const soft_op_t *op)
 selvage_status_t soft_copy_async(sv_device_t *dev, void *dst, const void *src, size_t bytes, sv_copy_kind_t kind,
                                  void *handle)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     soft_link_t *link = &((soft_device_t *)dev)->link[kind];
     soft_op_t *op = soft_op_begin(stream);
     op->run = link->modelled ? run_modelled_copy : run_copy;
@@ -82,7 +84,8 @@ static void run_fill(soft_stream_t *stream, const soft_op_t *op)
 
 selvage_status_t soft_fill_async(sv_device_t *dev, void *dst, int value, size_t bytes, void *handle)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     soft_op_t *op = soft_op_begin(stream);
     op->run = run_fill;
     op->brief = bytes <= BRIEF_BYTES;
@@ -102,7 +105,8 @@ static void run_signal(soft_stream_t *stream, const soft_op_t *op)
 
 selvage_status_t soft_signal_async(sv_device_t *dev, uint64_t *word, uint64_t value, void *handle)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     soft_op_t *op = soft_op_begin(stream);
     op->run = run_signal;
     op->brief = true;
@@ -120,7 +124,8 @@ static void run_delay(soft_stream_t *stream, const soft_op_t *op)
 
 selvage_status_t soft_delay_async(sv_device_t *dev, double us, void *handle)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     soft_op_t *op = soft_op_begin(stream);
     op->run = run_delay;
     op->brief = false;
