@@ -32,9 +32,9 @@ static told_t cliffs_of(int which, const double device[4], const double hand[4])
     for (int row = 0; row < 4; row++) {
         run.options.sizes[row] = (size_t)8 << row;
         if (device[row] > 0)
-            run.results[which][row][BENCH_MPI_DEVICE] = (bench_mpi_result_t){BENCH_MPI_RIGHT, 1, device[row], 1};
+            run.results[which][row][BENCH_MPI_DEVICE] = (bench_mpi_result_t){BENCH_MPI_RIGHT, 1, device[row], 1, false};
         if (hand[row] > 0)
-            run.results[which][row][BENCH_MPI_HAND] = (bench_mpi_result_t){BENCH_MPI_RIGHT, 1, hand[row], 1};
+            run.results[which][row][BENCH_MPI_HAND] = (bench_mpi_result_t){BENCH_MPI_RIGHT, 1, hand[row], 1, false};
     }
     CHECK_EQ(bench_mpi_cliffs(&run, remember, &told), told.count);
     return told;
