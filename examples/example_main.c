@@ -15,7 +15,7 @@ static const char *program = "example";
 void example_check(selvage_status_t status, const char *what)
 {
     if (status != SELVAGE_SUCCESS)
-        example_fail("%s: %s (%s)", selvage_status_name(status), selvage_error_detail(), what);
+        example_fail("%s: %s", what, selvage_status_name(status)); /* the library has said why */
 }
 
 void example_fail(const char *format, ...)

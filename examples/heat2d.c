@@ -39,7 +39,7 @@ static void check(selvage_status_t status, const char *what)
 {
     if (status == SELVAGE_SUCCESS)
         return;
-    fprintf(stderr, "heat2d: %s: %s (%s)\n", selvage_status_name(status), selvage_error_detail(), what);
+    fprintf(stderr, "heat2d: %s: %s\n", what, selvage_status_name(status)); /* the library has said why */
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 

@@ -15,7 +15,7 @@ void halo_check(selvage_status_t status, const char *what)
 {
     if (status == SELVAGE_SUCCESS)
         return;
-    fprintf(stderr, "plaquette: %s: %s (%s)\n", selvage_status_name(status), selvage_error_detail(), what);
+    fprintf(stderr, "plaquette: %s: %s\n", what, selvage_status_name(status)); /* the library has said why */
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 

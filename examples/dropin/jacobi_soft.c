@@ -18,7 +18,7 @@ static void check(selvage_status_t status)
 {
     if (status == SELVAGE_SUCCESS)
         return;
-    fprintf(stderr, "jacobi: %s\n", selvage_error_detail());
+    fprintf(stderr, "jacobi: %s\n", selvage_status_name(status)); /* the library has said why */
     abort();
 }
 

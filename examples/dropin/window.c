@@ -33,7 +33,7 @@ static void must(selvage_status_t status)
 {
     if (status == SELVAGE_SUCCESS)
         return;
-    fprintf(stderr, "window: %s\n", selvage_error_detail());
+    fprintf(stderr, "window: %s\n", selvage_status_name(status)); /* the library has said why */
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 

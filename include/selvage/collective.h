@@ -209,7 +209,8 @@ selvage_status_t selvage_coll_reduce(selvage_coll_t *coll, const void *send, voi
 /** @brief recv[r * count + i] = send[rank * count + i] of rank r; both have size * count elements. Not in place. */
 selvage_status_t selvage_coll_all_to_all(selvage_coll_t *coll, const void *send, void *recv, size_t count,
                                          selvage_type_t type, void *stream);
-/** @brief Sends to @p peer what its selvage_coll_recv() takes. Pairs match in order; in a group without deadlock. */
+/** @brief Sends to @p peer what its selvage_coll_recv() takes. Pairs match in order; in a group without deadlock. With
+ *  MPI_PROC_NULL nothing is sent, and by selvage_coll_recv() nothing is received. */
 selvage_status_t selvage_coll_send(selvage_coll_t *coll, const void *send, size_t count, selvage_type_t type, int peer,
                                    void *stream);
 /** @brief Receives from @p peer. */

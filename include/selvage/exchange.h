@@ -152,8 +152,10 @@ selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex);
  *
  * Local; does not block, but for graphs (see the top of this file); stream-ordered after the work on @p stream.
  *
- * @return ERR_STATE before commit or while the last epoch is not complete; else the exchange's first error. In a graph
- *         also ERR_UNSUPPORTED, and ERR_STATE if the start captured before has no enqueue_wait yet
+ * @return ERR_STATE before commit or while the last epoch is not complete; ERR_ARGUMENT if memory of a packet was freed
+ *         by selvage_device_free() meanwhile, and ERR_DEVICE if @p stream was destroyed and the device can tell, which
+ *         poison the exchange; else the exchange's first error. In a graph also ERR_UNSUPPORTED, and ERR_STATE if the
+ *         start captured before has no enqueue_wait yet
  */
 selvage_status_t selvage_exchange_start(selvage_exchange_t *ex, void *stream);
 

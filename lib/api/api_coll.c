@@ -102,6 +102,12 @@ selvage_status_t selvage_coll_op_destroy(selvage_coll_t *coll, selvage_op_t op)
     return sv_coll_operation_destroy(coll, op);
 }
 
+/* To or from nobody: nothing is enqueued, as in MPI. */
+static bool is_with_nobody(const sv_coll_call_t *call)
+{
+    return call->call == SV_COLL_PAIR && call->root == MPI_PROC_NULL;
+}
+
 /* What every call that moves data has: a type, an operation or 0, a rank or -1 for none. */
 static selvage_status_t check_call(const char *name, const selvage_coll_t *coll, const sv_coll_call_t *call,
                                    selvage_type_t type, selvage_op_t op, bool has_rank)
@@ -110,9 +116,10 @@ static selvage_status_t check_call(const char *name, const selvage_coll_t *coll,
     if (op < SELVAGE_OP_DEFAULT || op >= SV_COLL_FIRST_OPERATION + SV_COLL_OPERATIONS)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: op is %d; wanted a SELVAGE_OP_ or one that "
                         "selvage_coll_op_create() gave", name, op);
-    if (has_rank && (call->root < 0 || call->root >= coll->size))
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is %d; wanted 0..%d", name,
-                        call->call == SV_COLL_PAIR ? "peer" : "root", call->root, coll->size - 1);
+    if (has_rank && (call->root < 0 || call->root >= coll->size) && !is_with_nobody(call))
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is %d; wanted 0..%d%s", name,
+                        call->call == SV_COLL_PAIR ? "peer" : "root", call->root, coll->size - 1,
+                        call->call == SV_COLL_PAIR ? ", or MPI_PROC_NULL" : "");
     return SELVAGE_SUCCESS;
 }
 
@@ -125,6 +132,8 @@ static selvage_status_t submit_checked(const char *name, selvage_coll_t *coll, s
         sv_coll_refuse(coll, status);
         return sv_api_leave(status);
     }
+    if (is_with_nobody(call))
+        return sv_api_leave(SELVAGE_SUCCESS);
     call->type = (uint8_t)type;
     call->op = (uint8_t)op;
     return sv_api_leave(sv_coll_submit(coll, call));

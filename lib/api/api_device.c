@@ -121,8 +121,10 @@ selvage_status_t selvage_device_malloc(selvage_device_t *dev, size_t bytes, void
 
 void selvage_device_free(selvage_device_t *dev, void *ptr)
 {
-    if (dev && ptr)
-        SV_DEVICE_CALL(dev, free, ptr);
+    if (!dev || !ptr)
+        return;
+    SV_DEVICE_CALL(dev, free, ptr);
+    sv_device_note_freed();
 }
 
 selvage_status_t selvage_device_host_malloc(selvage_device_t *dev, size_t bytes, void **ptr_out)

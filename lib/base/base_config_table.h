@@ -144,8 +144,9 @@
     X(RANGES, ranges, CHOICE, "auto", "auto|on|off", 0,                                                                \
       "named ranges for profilers (NVTX, rocTX): where one listens, load what AMD's listens to, or never")             \
     X(FAULT, fault, TEXT, "", "", 0, "faults to inject, for tests; see the testing guide")                             \
-    X(SOFT_MODE, soft_mode, CHOICE, "threads", "threads|inline", 0,                                                    \
-      "streams of the software device: worker threads, or executed by the caller")                                     \
+    X(SOFT_MODE, soft_mode, CHOICE, "auto", "auto|threads|inline", 0,                                                  \
+      "streams of the software device: worker threads, or executed by the caller; auto: by threads, short work by "    \
+      "the caller where threads outnumber cores")                                                                      \
     X(SOFT_BLOCKS, soft_blocks, INT, "1", "1..64", 0,                                                                  \
       "blocks of a kernel of the software device at most, each a thread")                                              \
     X(SOFT_STORES, soft_stores, CHOICE, "whole", "whole|late|torn", 0,                                                 \

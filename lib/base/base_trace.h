@@ -19,28 +19,28 @@
 
 #include <selvage/status.h>
 
-/* X(name, text, lane, is_span): what a record says. */
+/* X(name, text, lane, is_span): what a record says. PHASE has seven lanes, one for each phase, from its own on. */
 #define SV_TRACE_TABLE(X)                            \
     X(START, "start", 0, 0)                          \
     X(EPOCH, "epoch", 0, 1)                          \
     X(PHASE, "phase", 1, 1)                          \
-    X(PREPARE, "prepare", 2, 1)                      \
-    X(D2H, "device to host", 3, 1)                   \
-    X(SEND, "send", 4, 1)                            \
-    X(RECV, "receive", 5, 1)                         \
-    X(H2D, "host to device", 6, 1)                   \
-    X(D2D, "device to device", 7, 1)                 \
-    X(VERIFY, "verify", 8, 1)                        \
-    X(READY, "ready", 9, 0)                          \
-    X(VERDICT_SENT, "verdict sent", 9, 0)            \
-    X(VERDICT_SEEN, "verdict seen", 9, 0)            \
-    X(ASK, "asked again", 9, 0)                      \
-    X(RESEND, "resend", 9, 0)                        \
-    X(BAD, "bad packet", 9, 0)                       \
-    X(STALE, "stale discarded", 9, 0)                \
-    X(FAULT, "fault injected", 9, 0)                 \
-    X(WAIT, "wait", 10, 1)                           \
-    X(POISON, "poisoned", 9, 0)                      \
+    X(PREPARE, "prepare", 8, 1)                      \
+    X(D2H, "device to host", 9, 1)                   \
+    X(SEND, "send", 10, 1)                           \
+    X(RECV, "receive", 11, 1)                        \
+    X(H2D, "host to device", 12, 1)                  \
+    X(D2D, "device to device", 13, 1)                \
+    X(VERIFY, "verify", 14, 1)                       \
+    X(READY, "ready", 15, 0)                         \
+    X(VERDICT_SENT, "verdict sent", 15, 0)           \
+    X(VERDICT_SEEN, "verdict seen", 15, 0)           \
+    X(ASK, "asked again", 15, 0)                     \
+    X(RESEND, "resend", 15, 0)                       \
+    X(BAD, "bad packet", 15, 0)                      \
+    X(STALE, "stale discarded", 15, 0)               \
+    X(FAULT, "fault injected", 15, 0)                \
+    X(WAIT, "wait", 16, 1)                           \
+    X(POISON, "poisoned", 15, 0)                     \
     X(COMMIT, "commit", 0, 1)
 
 typedef enum sv_trace_kind {
@@ -150,7 +150,7 @@ void sv_trace_flight_write(const sv_trace_t *trace, const char *why);
  *
  * Spans are "X" events and instants "i" events; ts and dur are in microseconds. The args are {packet, peer, epoch,
  * bytes, route, exchange}; packet and peer are -1 for none. An event is named by its kind's text ("send"), and a PHASE
- * by "phase N". In place of "bytes" a PHASE has "phase"; BAD, FAULT and POISON have "code".
+ * by "phase NAME". In place of "bytes" a PHASE has "phase"; BAD, FAULT and POISON have "code".
  */
 selvage_status_t sv_trace_json_begin(const char *path, FILE **file_out);
 void sv_trace_json_records(FILE *file, int rank, int64_t offset_ns, const sv_trace_record_t *records, uint64_t count);

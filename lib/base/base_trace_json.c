@@ -57,12 +57,11 @@ void sv_trace_json_records(FILE *file, int rank, int64_t offset_ns, const sv_tra
     }
     for (uint64_t i = 0; i < count; i++) {
         const sv_trace_record_t *record = &records[i];
-        char number[24] = "";
-        if (record->kind == SV_TRACE_PHASE)
-            snprintf(number, sizeof number, " %" PRIu64, record->value);
-        fprintf(file, ",\n{\"name\":\"%s%s\",\"cat\":\"selvage\",\"ph\":\"%s\",\"pid\":%d,\"tid\":%u",
-                sv_trace_kind_text(record->kind), number, record->end_ns ? "X" : "i", rank,
-                sv_trace_kind_lane(record->kind));
+        const bool is_phase = record->kind == SV_TRACE_PHASE && record->value < SV_TRACE_PHASES;
+        fprintf(file, ",\n{\"name\":\"%s%s%s\",\"cat\":\"selvage\",\"ph\":\"%s\",\"pid\":%d,\"tid\":%u",
+                sv_trace_kind_text(record->kind), is_phase ? " " : "",
+                is_phase ? sv_trace_phase_text(record->value) : "", record->end_ns ? "X" : "i", rank,
+                sv_trace_kind_lane(record->kind) + (is_phase ? (unsigned)record->value : 0));
         write_us(file, "ts", (int64_t)record->begin_ns + offset_ns);
         if (record->end_ns)
             write_us(file, "dur", record->end_ns > record->begin_ns ? (int64_t)(record->end_ns - record->begin_ns) : 0);

@@ -77,9 +77,20 @@ const char *sv_trace_value_text(unsigned kind)
 const char *sv_trace_lane_text(unsigned lane)
 {
     static const char *const texts[SV_TRACE_LANES] = {
-        "exchange", "phases", "prepare",          "device to host", "send", "receive", "host to device",
-        "device to device", "verify", "ready, verdicts, trouble", "wait"};
+        [0] = "exchange",
+        [8] = "packets: prepare",        [9] = "packets: device to host", [10] = "packets: send",
+        [11] = "packets: receive",       [12] = "packets: host to device", [13] = "packets: device to device",
+        [14] = "packets: verify",        [15] = "ready, verdicts, trouble", [16] = "wait"};
+    const unsigned first_phase = sv_trace_kind_lane(SV_TRACE_PHASE);
+    if (lane >= first_phase && lane < first_phase + SV_TRACE_PHASES)
+        return sv_trace_phase_text(lane - first_phase);
     return lane < SV_TRACE_LANES ? texts[lane] : "unknown";
+}
+
+const char *sv_trace_phase_text(uint64_t phase)
+{
+    static const char *const texts[SV_TRACE_PHASES] = {"prepare", "post", "send", "receive", "drain", "verify", "join"};
+    return phase < SV_TRACE_PHASES ? texts[phase] : "unknown";
 }
 
 /* In the order of selvage_route_t, whose header needs MPI's and is not included here for that reason. */

@@ -6,7 +6,9 @@
 #ifndef SV_BASE_TRACE_TEXT_H
 #define SV_BASE_TRACE_TEXT_H
 
-enum { SV_TRACE_LANES = 11 };
+#include <stdint.h>
+
+enum { SV_TRACE_LANES = 17, SV_TRACE_PHASES = 7 };
 
 /* "send" for SV_TRACE_SEND. */
 const char *sv_trace_kind_text(unsigned kind);
@@ -25,6 +27,9 @@ const char *sv_trace_part_text(unsigned stamp);
 const char *sv_trace_blocks_text(unsigned kind);
 
 const char *sv_trace_lane_text(unsigned lane);
+
+/* "prepare", "post" and so on, of a phase from 0. */
+const char *sv_trace_phase_text(uint64_t phase);
 const char *sv_trace_route_text(unsigned route);
 
 #endif

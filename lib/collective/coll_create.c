@@ -46,7 +46,7 @@ static selvage_status_t check_alone(const selvage_comm_t *comm)
     if (size > 1 && !comm->dev->kernels_wait)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: kernels of device %s cannot wait for those of "
                         "other ranks%s", comm->dev->ops->name,
-                        sv_coll_is_soft(comm->dev) ? "; leave SELVAGE_SOFT_MODE at threads" : "");
+                        sv_coll_is_soft(comm->dev) ? "; leave SELVAGE_SOFT_MODE at auto or threads" : "");
     if (size > 1 && comm->topology.shares_gpu)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: %d ranks share GPU %s, where a kernel that "
                         "waits for another rank's would keep that from running; use one GPU per rank",

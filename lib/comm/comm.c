@@ -64,6 +64,13 @@ static selvage_status_t set_up_alone(selvage_comm_t *comm, const selvage_comm_pa
     return sv_stamps_create(comm);
 }
 
+/* A rank is two threads at least where a device is made of threads. More of them than cores only take turns. */
+static void tell_oversubscribed(const selvage_comm_t *comm)
+{
+    if (comm->dev_under != sv_device_absent() && 2 * comm->topology.host_size > comm->topology.cores)
+        __atomic_store_n(&comm->dev_under->oversubscribed, true, __ATOMIC_RELAXED); /* only a hint */
+}
+
 /* No rank knows which GPUs the others have. So a GPU is taken for one that ranks share: no kernel waits for them. */
 selvage_status_t sv_comm_set_device(selvage_comm_t *comm, sv_device_t *device)
 {
@@ -81,6 +88,7 @@ selvage_status_t sv_comm_set_device(selvage_comm_t *comm, sv_device_t *device)
         return status;
     }
     comm->topology.shares_gpu = comm->topology.guesses_gpus = device->bus_id[0] != '\0';
+    tell_oversubscribed(comm);
     if (comm->config.numa == SV_CONFIG_NUMA_AUTO)
         sv_topology_place(&comm->topology, "/sys", device->bus_id);
     return SELVAGE_SUCCESS;
@@ -219,6 +227,7 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
     /* 3. The progress thread, if there is to be one. */
     started_t started = {.comm = comm};
     started.status = init_progress(comm);
+    tell_oversubscribed(comm);
     sv_progress_call(&comm->progress, agree_on_progress, &started);
     SV_TRY_GOTO(status, started.status, fail);
     sv_log(SV_LOG_INFO, "comm", "rank %d of %d on %s, %d ranks on the node, %d cores%s", wire->rank, wire->size,

@@ -33,12 +33,14 @@ enum { SV_DEVICE_ABI = 17, SV_KERNEL_ARG_BYTES = 1280, SV_DEVICE_HANDLE_BYTES = 
  * - early_start: the kernel calls sv_dev_launch_wait() before it touches what earlier work on the stream may change. A
  *   device that can may then bring it in while the kernel before it is still running.
  * - lanes: threads of each of its blocks, where a device has lanes; 0: as many as suit a bandwidth-bound kernel.
+ * - is_brief: of soft: whether a launch of one block with these arguments waits for nobody. NULL: it may wait.
  */
 typedef struct sv_kernel {
     const char *name;
     void (*soft)(const void *arg, unsigned block, unsigned nblocks);
     bool early_start;
     unsigned lanes;
+    bool (*is_brief)(const void *arg);
 } sv_kernel_t;
 
 /* Which modelled link (or copy engine) a copy uses. PEER is device to device of another rank. */
@@ -151,7 +153,7 @@ typedef struct sv_device_ops {
     void (*graph_destroy)(sv_device_t *dev, void *graph);
 } sv_device_ops_t;
 
-/* First member of every device; set once, when it is opened. */
+/* First member of every device; set once, when it is opened, but for the last. */
 struct selvage_device {
     const sv_device_ops_t *ops;
     unsigned launch_blocks; /* how many blocks a bandwidth-bound kernel should use */
@@ -167,6 +169,7 @@ struct selvage_device {
     char model[96];         /* for people */
     bool ranges;            /* a profiler hears range_push */
     int sharing;            /* who knows whether other processes have it (device_sharing.h) */
+    bool oversubscribed;    /* threads of this host's ranks outnumber its cores; communicators set it, relaxed */
 };
 
 /* Calls through the table: sv_device_<verb>(dev, ...). */
@@ -206,5 +209,10 @@ uint64_t sv_device_pinned_allocations(void);
 
 /* Counts one more; every implementation of host_malloc calls it. */
 void sv_device_note_pinned(void);
+
+/* How often the application freed device memory by a call of Selvage's, in the whole process; counts one more. Any
+   thread, relaxed: who frees what another thread uses meanwhile has no order to be kept. */
+uint64_t sv_device_frees(void);
+void sv_device_note_freed(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Knows which devices there are, and opens one by its name. The registry is the one place that may keep process-wide
- * state: the count of pinned allocations here, and the tables of the devices themselves. Any thread.
+ * state: the counts of pinned allocations and of frees here, and the tables of the devices themselves. Any thread.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,6 +27,18 @@ uint64_t sv_device_pinned_allocations(void)
 void sv_device_note_pinned(void)
 {
     atomic_fetch_add_explicit(&pinned_allocations, 1, memory_order_relaxed);
+}
+
+static _Atomic uint64_t frees;
+
+uint64_t sv_device_frees(void)
+{
+    return atomic_load_explicit(&frees, memory_order_relaxed);
+}
+
+void sv_device_note_freed(void)
+{
+    atomic_fetch_add_explicit(&frees, 1, memory_order_relaxed);
 }
 
 /*

@@ -51,6 +51,21 @@ selvage_status_t sv_grid_compare(const char *call, selvage_comm_t *comm, uint64_
     return SELVAGE_SUCCESS;
 }
 
+selvage_status_t sv_grid_find_other(const char *call, selvage_comm_t *comm, uint64_t what, uint64_t number,
+                                    sv_grid_other_t *other_out)
+{
+    const uint64_t rank = (uint64_t)comm->wire->rank;
+    uint64_t least = number, most = ~number;
+    SV_TRY(sv_agree(comm, call, what, SELVAGE_SUCCESS, &least, comm->timeout_s));
+    SV_TRY(sv_agree(comm, call, what, SELVAGE_SUCCESS, &most, comm->timeout_s));
+    most = ~most;
+    uint64_t with_least = number == least ? rank : UINT64_MAX, with_most = number == most ? rank : UINT64_MAX;
+    SV_TRY(sv_agree(comm, call, what, SELVAGE_SUCCESS, &with_least, comm->timeout_s));
+    SV_TRY(sv_agree(comm, call, what, SELVAGE_SUCCESS, &with_most, comm->timeout_s));
+    *other_out = number == least ? (sv_grid_other_t){most, (int)with_most} : (sv_grid_other_t){least, (int)with_least};
+    return SELVAGE_SUCCESS;
+}
+
 selvage_status_t sv_grid_agree(const char *call, selvage_comm_t *comm, const selvage_grid_t *grid,
                                const selvage_grid_params_t *params, selvage_status_t built)
 {
@@ -64,9 +79,14 @@ selvage_status_t sv_grid_agree(const char *call, selvage_comm_t *comm, const sel
     if (equal)
         return SELVAGE_SUCCESS;
     for (int i = 0; i < ARGUMENTS; i++) {
-        SV_TRY(sv_grid_compare(call, comm, (uint64_t)(SV_GRID_AGREE_ARGUMENT + i), hash[i], SELVAGE_SUCCESS, &equal));
-        if (!equal)
-            return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks do not agree on %s", call, argument_names[i]);
+        const uint64_t key = (uint64_t)(SV_GRID_AGREE_ARGUMENT + i);
+        sv_grid_other_t other;
+        SV_TRY(sv_grid_compare(call, comm, key, hash[i], SELVAGE_SUCCESS, &equal));
+        if (equal)
+            continue;
+        SV_TRY(sv_grid_find_other(call, comm, key, hash[i], &other));
+        return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks do not agree on %s: rank %d gave something else than this "
+                        "rank", call, argument_names[i], other.rank);
     }
     return sv_error(SELVAGE_ERR_INTERNAL, "%s: ranks differ, but in no argument", call);
 }

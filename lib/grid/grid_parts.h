@@ -49,6 +49,17 @@ uint64_t sv_grid_hash_next(uint64_t hash, uint64_t number);
 selvage_status_t sv_grid_compare(const char *call, selvage_comm_t *comm, uint64_t what, uint64_t number,
                                  selvage_status_t before, bool *equal_out);
 
+/*
+ * Given that not all ranks gave the same number: the lowest rank that gave another one than this rank, and that number,
+ * which is the least of all, or the greatest where this rank's is the least. Collective, four agreements.
+ */
+typedef struct sv_grid_other {
+    uint64_t number;
+    int rank;
+} sv_grid_other_t;
+selvage_status_t sv_grid_find_other(const char *call, selvage_comm_t *comm, uint64_t what, uint64_t number,
+                                    sv_grid_other_t *other_out);
+
 /* Keys of the agreements within one call, so that ranks cannot mix them up. */
 typedef enum sv_grid_agreement {
     SV_GRID_AGREE_ALL,

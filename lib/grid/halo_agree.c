@@ -123,19 +123,25 @@ static selvage_status_t find_difference(selvage_comm_t *comm, const numbers_t *n
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t report_mismatch(const selvage_halo_t *halo, uint64_t at)
+/* What is common is compared by hashes, for the most part; members of fields are what the caller gave. */
+static selvage_status_t report_mismatch(const selvage_halo_t *halo, const numbers_t *n, uint64_t at)
 {
+    selvage_comm_t *comm = halo->grid->comm;
+    sv_grid_other_t other;
+    SV_TRY(sv_grid_find_other("selvage_halo_create", comm, comm->exchanges->creates, n->value[at], &other));
     int ndims = halo->grid->ndims, per_field = numbers_per_field(ndims);
     if (at < COMMONS)
-        return sv_error(SELVAGE_ERR_MISMATCH, "selvage_halo_create: ranks do not agree on %s", common_names[at]);
+        return sv_error(SELVAGE_ERR_MISMATCH, "selvage_halo_create: ranks do not agree on %s: rank %d gave something "
+                        "else than this rank", common_names[at], other.rank);
     int field = (int)((at - COMMONS) / (uint64_t)per_field), left = (int)((at - COMMONS) % (uint64_t)per_field), m = 0;
     for (; left >= (members[m].per_dim ? ndims : 1); m++)
         left -= members[m].per_dim ? ndims : 1;
     char which[16] = "";
     if (members[m].per_dim)
         snprintf(which, sizeof which, "[%d]", left);
-    return sv_error(SELVAGE_ERR_MISMATCH, "selvage_halo_create: ranks do not agree on fields[%d]: %s%s", field,
-                    members[m].name, which);
+    return sv_error(SELVAGE_ERR_MISMATCH, "selvage_halo_create: ranks do not agree on fields[%d]: %s%s, which is %lld "
+                    "here and %lld on rank %d", field, members[m].name, which, (long long)n->value[at],
+                    (long long)other.number, other.rank);
 }
 
 selvage_status_t sv_halo_agree(selvage_halo_t *halo, const selvage_halo_params_t *params,
@@ -154,7 +160,7 @@ selvage_status_t sv_halo_agree(selvage_halo_t *halo, const selvage_halo_params_t
         goto out;
     SV_TRY_GOTO(status, find_difference(comm, &n, &at), out);
     if (at < n.count) {
-        status = report_mismatch(halo, at);
+        status = report_mismatch(halo, &n, at);
         goto out;
     }
     for (int i = 0; i < halo->nfields; i++)

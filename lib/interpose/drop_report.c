@@ -115,6 +115,7 @@ void sv_drop_report(void)
     enum { TAG = 1 };
     const int size = sv_drop_size(MPI_COMM_WORLD), n = table.n;
     const bool prints = sv_drop_rank(MPI_COMM_WORLD) == 0;
+    int rows_of_all = n; /* on the rank that prints */
     MPI_Comm comm = MPI_COMM_NULL;
     MPI_Datatype row;
     PMPI_Comm_split(MPI_COMM_WORLD, 0, 0, &comm); /* not the program's messages, nor its attributes */
@@ -137,8 +138,11 @@ void sv_drop_report(void)
             sv_drop_fatal("no memory", "for the report");
         PMPI_Recv(rows, count, row, i, TAG, comm, MPI_STATUS_IGNORE);
         print_rows(rows, count);
+        rows_of_all += count;
         free(rows);
     }
+    if (prints && rows_of_all == 0)
+        fprintf(stderr, "selvage-mpi: no call had device memory\n");
     /* Of how many of them the copies were waited for together. */
     enum { SENDS, BATCHES, UP, DOWN, KINDS };
     long long own[KINDS], all[KINDS];

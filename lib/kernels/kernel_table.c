@@ -10,25 +10,46 @@
 #include "kernels/coll_args.h"
 #include "kernels/kernels.h"
 
-const sv_kernel_t sv_kernel_digest = {.name = "sv_digest", .soft = sv_digest_soft};
-const sv_kernel_t sv_kernel_digests = {.name = "sv_digests", .soft = sv_digests_soft};
-const sv_kernel_t sv_kernel_pack = {.name = "sv_pack", .soft = sv_pack_soft};
-const sv_kernel_t sv_kernel_unpack = {.name = "sv_unpack", .soft = sv_unpack_soft};
-const sv_kernel_t sv_kernel_runs = {.name = "sv_runs", .soft = sv_runs_soft};
-const sv_kernel_t sv_kernel_sum = {.name = "sv_sum", .soft = sv_sum_soft};
-const sv_kernel_t sv_kernel_touch = {.name = "sv_touch", .soft = sv_touch_soft};
-const sv_kernel_t sv_kernel_signal = {.name = "sv_signal", .soft = sv_signal_soft};
-const sv_kernel_t sv_kernel_push = {.name = "sv_push", .soft = sv_push_soft, .early_start = true};
-const sv_kernel_t sv_kernel_pull = {.name = "sv_pull", .soft = sv_pull_soft, .early_start = true};
-const sv_kernel_t sv_kernel_gather = {.name = "sv_gather", .soft = sv_gather_soft, .early_start = true};
-const sv_kernel_t sv_kernel_scatter = {.name = "sv_scatter", .soft = sv_scatter_soft, .early_start = true};
+/* Which launches wait for nobody, so that soft may run them in the thread that makes them. */
+static bool never_waits(const void *arg)
+{
+    (void)arg;
+    return true;
+}
+
+static bool digest_is_brief(const void *arg)
+{
+    return ((const sv_digest_arg_t *)arg)->await == NULL;
+}
+
+static bool batch_is_brief(const void *arg)
+{
+    return ((const sv_batch_arg_t *)arg)->wait_ns == 0;
+}
+
+const sv_kernel_t sv_kernel_digest = {.name = "sv_digest", .soft = sv_digest_soft, .is_brief = digest_is_brief};
+const sv_kernel_t sv_kernel_digests = {.name = "sv_digests", .soft = sv_digests_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_pack = {.name = "sv_pack", .soft = sv_pack_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_unpack = {.name = "sv_unpack", .soft = sv_unpack_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_runs = {.name = "sv_runs", .soft = sv_runs_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_sum = {.name = "sv_sum", .soft = sv_sum_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_touch = {.name = "sv_touch", .soft = sv_touch_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_signal = {.name = "sv_signal", .soft = sv_signal_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_push = {
+    .name = "sv_push", .soft = sv_push_soft, .early_start = true, .is_brief = batch_is_brief};
+const sv_kernel_t sv_kernel_pull = {
+    .name = "sv_pull", .soft = sv_pull_soft, .early_start = true, .is_brief = batch_is_brief};
+const sv_kernel_t sv_kernel_gather = {
+    .name = "sv_gather", .soft = sv_gather_soft, .early_start = true, .is_brief = batch_is_brief};
+const sv_kernel_t sv_kernel_scatter = {
+    .name = "sv_scatter", .soft = sv_scatter_soft, .early_start = true, .is_brief = batch_is_brief};
 const sv_kernel_t sv_kernel_run = {.name = "sv_run", .soft = sv_run_soft, .early_start = true};
 const sv_kernel_t sv_kernel_run_pieces = {.name = "sv_run_pieces", .soft = sv_run_pieces_soft, .early_start = true};
 const sv_kernel_t sv_kernel_replay = {.name = "sv_replay", .soft = sv_replay_soft, .early_start = true};
 const sv_kernel_t sv_kernel_replay_pieces = {
     .name = "sv_replay_pieces", .soft = sv_replay_pieces_soft, .early_start = true};
 const sv_kernel_t sv_kernel_await = {.name = "sv_await", .soft = sv_await_soft};
-const sv_kernel_t sv_kernel_flip = {.name = "sv_flip", .soft = sv_flip_soft};
+const sv_kernel_t sv_kernel_flip = {.name = "sv_flip", .soft = sv_flip_soft, .is_brief = never_waits};
 const sv_kernel_t sv_kernel_clock = {.name = "sv_clock", .soft = sv_clock_soft};
 const sv_kernel_t sv_kernel_delay = {.name = "sv_delay", .soft = sv_delay_soft};
 const sv_kernel_t sv_kernel_coll = {

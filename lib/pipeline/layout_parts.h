@@ -43,6 +43,9 @@ selvage_status_t sv_layout_close(sv_layout_t *layout);
 /* Whether the whole stream lies without gaps in memory, and where. */
 bool sv_layout_is_plain(const sv_layout_t *layout, uint32_t *base, int64_t *offset);
 
+/* Where the first element of a layout with bytes lies. */
+void sv_layout_first(const sv_layout_t *layout, uint32_t *base, int64_t *offset);
+
 /* One block of device memory and its image here. Handed out in two walks: with NULL the first one only measures. */
 typedef struct sv_layout_bump {
     uint8_t *here, *there;

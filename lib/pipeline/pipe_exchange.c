@@ -42,6 +42,7 @@ selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange
     x->policy = policy_of(comm, params);
     x->failure.source = UINT32_MAX;
     x->create_number = ++comm->exchanges->creates;
+    x->frees_seen = sv_device_frees();
     sv_list_init(&x->peers);
     sv_list_init(&x->active_link);
     atomic_init(&x->state, SV_EXCHANGE_BUILDING);

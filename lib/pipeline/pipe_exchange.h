@@ -387,6 +387,7 @@ struct selvage_exchange {
     bool on_active;
     bool committed;                /* every rank committed it */
     uint64_t create_number, id;
+    uint64_t frees_seen;           /* sv_device_frees() when the memory of all packets was last looked at */
     uint64_t started;              /* epochs, as the application counts them */
     uint64_t epoch;                /* the same, as the engine does: one thread each */
     sv_epoch_mode_t mode;          /* of this epoch */
@@ -441,6 +442,8 @@ void sv_exchange_release(selvage_exchange_t *x);
 
 /* Running: application thread. */
 selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream);
+/* ERR_ARGUMENT, with the packet, if memory of a packet was freed by selvage_device_free() since the last call. */
+selvage_status_t sv_exchange_check_memory(selvage_exchange_t *x);
 /* On a stream that is known not to be captured. */
 selvage_status_t sv_exchange_start_eager(selvage_exchange_t *x, void *stream);
 selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream);

@@ -212,6 +212,12 @@ bool sv_layout_is_plain(const sv_layout_t *layout, uint32_t *base, int64_t *offs
     return is_one_run(&layout->part[0], offset);
 }
 
+void sv_layout_first(const sv_layout_t *layout, uint32_t *base, int64_t *offset)
+{
+    *base = layout->part[0].base;
+    (void)is_one_run(&layout->part[0], offset);
+}
+
 bool sv_layout_is_simple(const sv_layout_t *layout)
 {
     bool simple = layout->kind == SV_LAYOUT_ALIGNED;

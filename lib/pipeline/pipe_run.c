@@ -392,6 +392,9 @@ selvage_status_t sv_exchange_start_eager(selvage_exchange_t *x, void *stream)
     case SV_EXCHANGE_IDLE:
         break;
     }
+    status = sv_exchange_check_memory(x);
+    if (status != SELVAGE_SUCCESS)
+        return fail_call(x, status);
     x->streams.caller = stream;
     x->mode = choose_epoch_mode(x);
     x->unordered = x->mode == SV_EPOCH_HOST_ONE_STREAM || x->mode == SV_EPOCH_DEVICE_ONE_STREAM;

@@ -16,7 +16,7 @@
  *   2 send      send()      what is ready leaves, and what has left is noticed
  *   3 receive   receive()   what has come goes up to its place, and its verification after it
  *   4 drain     drain()     a send that has left waits for its verdict
- *   5 land      land()      the verification is through: the verdict goes out, or the packet is asked for again
+ *   5 verify    land()      the verification is through: the verdict goes out, or the packet is asked for again
  *   6 join      sv_exchange_join(), once every packet of the exchange is through
  *
  * All run on the engine thread, never block, and neither allocate, lock nor log (but for what went wrong). A function

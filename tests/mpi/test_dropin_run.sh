@@ -25,6 +25,7 @@ case $SELVAGE_DEVICE in
 soft) program 2 device-writes-late 'MPI_Sendrecv: the device was still writing 4096 bytes' SELVAGE_DROPIN_SYNC=check ;;
 esac
 program 2 device-writes-late '^ +0 +1 +MPI_Sendrecv +staged +1 +4096' SELVAGE_REPORT=1
+! grep -q 'no call had device memory' "$dir/out" || { cat "$dir/out"; echo "FAIL: a call had it"; failed=1; }
 # A job of several programs: each of them.
 env -u SELVAGE_MPI_KIND OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 240 "$dir/mpirun" -n 1 \
     "$top_builddir/tests/mpi/dropin_unmodified" device-writes-late : \
@@ -60,6 +61,11 @@ row '^ +0 +1 +MPI_Isend +staged ' SELVAGE_DROPIN_FAST_BYTES=64K
 # On a GPU that processes share it takes longer messages, because kernels wait for the turn of their process.
 row '^ +0 +1 +MPI_Isend +staged ' SELVAGE_GPU_SHARED=on
 ! grep -Eq '^ +0 +1 +MPI_Isend +fast ' "$dir/out" || { cat "$dir/out"; echo "FAIL: a row, and a shared GPU"; failed=1; }
+# A report with nothing in it says why.
+env SELVAGE_REPORT=1 MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 \
+    "$top_builddir/tools/selvage-bench-mpi" --benchmarks latency --ways host --min 8 --max 8 --iterations 4 \
+    --repetitions 1 --nccl no >"$dir/out" 2>&1 && grep -q '^selvage-mpi: no call had device memory$' "$dir/out" ||
+    { cat "$dir/out"; echo "FAIL: a report of no device memory does not say so"; failed=1; }
 # alone BYTES ROUTE [VARIABLE=VALUE...]: messages one by one take this route; where that is staging, no other
 alone() {
     local bytes=$1 route=$2

@@ -221,7 +221,7 @@ static void test_systematic(unsigned stride)
 static void run_seed(uint64_t seed)
 {
     static const char *const more[] = {"", "", "COLL_ARENA_BYTES=2M", "COLL_ARENA_BYTES=1M", "COLL_CHECKSUM=on",
-                                       "COLL_WORK_FIFO=always", "SOFT_MODE=threads", "COLL_QUICK=off"};
+                                       "COLL_WORK_FIFO=always", "SOFT_MODE=auto", "COLL_QUICK=off"};
     char environment[200];
     uint64_t state = seed;
     const way_t *way = &ways[coll_random(&state, WAYS)];

@@ -134,6 +134,33 @@ static void run_one_way(local_rank_t *self)
     close_streams(self, &stream, 1);
 }
 
+/* At the end of a line of ranks there is nobody: what is sent there goes nowhere, and nothing comes from there. */
+static void run_line(local_rank_t *self)
+{
+    selvage_coll_t *coll = create(self);
+    const int left = self->rank > 0 ? self->rank - 1 : MPI_PROC_NULL;
+    const int right = self->rank < self->size - 1 ? self->rank + 1 : MPI_PROC_NULL;
+    void *stream, *memory;
+    open_streams(self, &stream, 1);
+    CHECK_STATUS(selvage_device_malloc(self->dev, 2 * sizeof(int32_t), &memory), SELVAGE_SUCCESS);
+    int32_t *there = memory;
+    for (int grouped = 0; grouped < 2; grouped++) {
+        there[0] = 10 + self->rank;
+        there[1] = -1;
+        if (grouped)
+            CHECK_STATUS(selvage_coll_group_begin(coll), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_coll_send(coll, there, 1, SELVAGE_INT32, right, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_coll_recv(coll, there + 1, 1, SELVAGE_INT32, left, stream), SELVAGE_SUCCESS);
+        if (grouped)
+            CHECK_STATUS(selvage_coll_group_end(coll), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_stream_synchronize(self->dev, stream), SELVAGE_SUCCESS);
+        CHECK_EQ(there[1], left == MPI_PROC_NULL ? -1 : 10 + left);
+    }
+    selvage_coll_destroy(coll);
+    selvage_device_free(self->dev, memory);
+    close_streams(self, &stream, 1);
+}
+
 /* Work on a stream after a barrier starts after the work of all ranks before it. */
 static void run_barrier(local_rank_t *self)
 {
@@ -329,6 +356,7 @@ int main(void)
 {
     test_groups();
     run(3, run_one_way, "");
+    run(3, run_line, "");
     run(4, run_barrier, "");
     run(FIFO_RANKS, run_fifo, "WORK_FIFO_BYTES=64K COLL_WORK_FIFO=always COLL_CHANNELS_MAX=1");
     run(1, run_callbacks, "");

@@ -48,7 +48,7 @@ static void works(local_rank_t *self)
 
 static void refuse_device(local_rank_t *self)
 {
-    refused(self, NULL, SELVAGE_ERR_UNSUPPORTED, "leave SELVAGE_SOFT_MODE at threads", 0, RANKS);
+    refused(self, NULL, SELVAGE_ERR_UNSUPPORTED, "leave SELVAGE_SOFT_MODE at auto or threads", 0, RANKS);
 }
 
 static void refuse_fifo(local_rank_t *self)

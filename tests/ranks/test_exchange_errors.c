@@ -418,6 +418,54 @@ static void keep_detail_of_failures(local_rank_t *self)
     CHECK_DETAIL("ptr is NULL");
 }
 
+/* One rank frees what it sends, or receives into, or destroys the stream, and starts all the same: it is told which
+   packet, and the other rank that this one has failed. */
+static void use_what_is_gone(local_rank_t *self)
+{
+    enum { SEND, RECV, LISTED, STREAM, WAYS };
+    /* Who uses a destroyed stream of a GPU may crash. */
+    const int ways = strcmp(selvage_device_name(self->dev), "soft") == 0 ? WAYS : STREAM;
+    for (int way = 0; way < ways; way++) {
+        static const char *const said[] = {"send 0 (tag 3, to rank 1): its", "receive 0 (tag 3, from rank 1): its",
+                                           "send 0 (tag 3, to rank 1): its", "was destroyed, or is none"};
+        const int64_t elements[] = {5, 2};
+        void *memory[2], *stream;
+        selvage_exchange_t *ex;
+        const bool odd = self->rank == 0;
+        for (int i = 0; i < 2; i++)
+            CHECK_STATUS(selvage_device_malloc(self->dev, 64, &memory[i]), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_create(self->comm, NULL, &ex), SELVAGE_SUCCESS);
+        if (way == LISTED)
+            CHECK_STATUS(selvage_exchange_add_send_indexed(ex, memory[0], 8, elements, 2, 1 - self->rank, 3, NULL),
+                         SELVAGE_SUCCESS);
+        else
+            CHECK_STATUS(selvage_exchange_add_send(ex, memory[0], 16, 1 - self->rank, 3, NULL), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_add_recv(ex, memory[1], 16, 1 - self->rank, 3, NULL), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_commit(ex), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_start(ex, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_wait(ex, stream), SELVAGE_SUCCESS);
+        local_ranks_barrier(self);
+        if (odd && way != STREAM)
+            selvage_device_free(self->dev, memory[way == RECV]);
+        if (odd && way == STREAM)
+            selvage_stream_destroy(self->dev, stream);
+        selvage_status_t status = selvage_exchange_start(ex, stream);
+        CHECK(odd ? status == (way == STREAM ? SELVAGE_ERR_DEVICE : SELVAGE_ERR_ARGUMENT) : status <= SELVAGE_SUCCESS);
+        if (odd)
+            CHECK_DETAIL(said[way]);
+        else if (status == SELVAGE_SUCCESS)
+            CHECK_STATUS(selvage_exchange_wait(ex, stream), SELVAGE_ERR_PEER);
+        selvage_exchange_destroy(ex);
+        for (int i = 0; i < 2; i++)
+            if (!odd || way == STREAM || i != (way == RECV))
+                selvage_device_free(self->dev, memory[i]);
+        if (!odd || way != STREAM)
+            selvage_stream_destroy(self->dev, stream);
+        local_ranks_barrier(self);
+    }
+}
+
 static void run_all(void)
 {
     static void (*const bodies[])(local_rank_t *) = {refuse_arguments, refuse_structs, refuse_states,
@@ -432,6 +480,7 @@ static void run_all(void)
     local_ranks_run(&(local_run_t){.size = 2, .log_expected = true, .body = refuse_overlaps});
     local_ranks_run(&(local_run_t){.size = 3, .log_expected = true, .body = name_the_other_call});
     local_ranks_run(&(local_run_t){.size = 2, .log_expected = true, .body = keep_detail_of_failures});
+    local_ranks_run(&(local_run_t){.size = 2, .log_expected = true, .body = use_what_is_gone});
 }
 
 int main(void)

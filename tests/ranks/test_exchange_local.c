@@ -309,6 +309,7 @@ int main(void)
 {
     test_mode("", true);
     test_mode("PROGRESS=thread", false);
+    test_mode("SOFT_MODE=auto", false); /* which is oversubscribed where there are fewer cores than twice the ranks */
     if (!check_brief())
         test_mode("SOFT_MODE=inline", false);
 #ifndef SV_SANITIZES_THREAD /* takes its time, and has seen both halves already */

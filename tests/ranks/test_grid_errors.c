@@ -142,7 +142,7 @@ static void refuse_differences(local_rank_t *self)
     static const char *const names[] = {"ndims", "global_extent", "periodic", "blocks", "split", "ranks", "reorder",
                                         "width"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char text[64];
+        char text[96];
         selvage_grid_params_t other = given, base = given;
         other.ndims = i == 0 ? 3 : 2;
         other.global_extent[1] = i == 1 ? 7 : 6;
@@ -157,7 +157,7 @@ static void refuse_differences(local_rank_t *self)
         if (i == 3 || i == 6)
             other.ranks = base.ranks = NULL;
         other.reorder = i == 6;
-        snprintf(text, sizeof text, "ranks do not agree on %s", names[i]);
+        snprintf(text, sizeof text, "ranks do not agree on %s: rank %d gave", names[i], self->rank == 1 ? 0 : 1);
         CHECK_STATUS(create(self, self->rank == 1 ? &other : &base), SELVAGE_ERR_MISMATCH);
         CHECK_DETAIL(text);
     }

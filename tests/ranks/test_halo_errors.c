@@ -269,8 +269,13 @@ static void refuse_mismatches(local_rank_t *self)
         if (self->rank == (int)i % RANKS)
             mismatches[i].spoil(&s);
         CHECK_STATUS(create(&s), SELVAGE_ERR_MISMATCH);
-        if (mismatches[i].spoil != other_checksum) /* which commit finds, by rank */
+        if (mismatches[i].spoil != other_checksum) { /* which commit finds, by rank */
+            char rank[32];
+            const int odd = (int)i % RANKS;
+            snprintf(rank, sizeof rank, "rank %d", self->rank != odd ? odd : odd == 0 ? 1 : 0);
             check_detail(mismatches[i].detail, "mismatch");
+            check_detail(rank, "mismatch");
+        }
         CHECK(!s.halo);
     }
     check_alive(self, grid, memory);

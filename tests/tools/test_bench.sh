@@ -46,7 +46,7 @@ finish() {
 
 # files EXPRESSION: JSON, CSV and plot of the last run agree, and the Python expression over the rows is true.
 files() {
-    "$python" -c 'import csv, json, sys
+    "$python" -c 'import csv, json, sys, time
 import xml.etree.ElementTree as tree
 folder = sys.argv[1]
 run = json.load(open(folder + "/json"))
@@ -65,6 +65,11 @@ for row, cell in zip(rows, cells):
         assert (cell[name] == "") == (row.get(name) is None), name
 for row in available:
     assert 0 < row["median_s"] <= row["p99_s"] and row["bad_packets"] == 0, "times"
+    assert 0 < row["median_low_s"] <= row["median_s"] <= row["median_high_s"] <= 1.001 * row["p99_s"], "interval"
+noisy = sum(row["median_high_s"] - row["median_low_s"] > 0.1 * row["median_s"] for row in available)
+marked = sum(" ~" in line and "~:" not in line for line in open(folder + "/out"))
+assert marked == noisy, ("rows marked as noisy", marked, noisy)
+for row in available:
     assert abs(row["gbs"] * row["median_s"] * 1e9 / (row["size"] * row["packets"]) - 1) < 1e-3, "GB/s"
     assert row["packets_checked"] == run["ranks"] * row["packets"], "packets checked"
     if row["checksum"] and not all(other["checksum"] for other in rows):
@@ -77,6 +82,13 @@ assert picture.tag == "{http://www.w3.org/2000/svg}svg", "kind of the plot"
 lines = picture.findall("{http://www.w3.org/2000/svg}polyline")
 assert len(lines) >= len({
     (row["pattern"], row["route"], row["checksum"], row["mode"]) for row in available}), "lines of the plot"
+texts = [text.text for text in picture.findall("{http://www.w3.org/2000/svg}text")]
+panels = len({(row["pattern"], row["mode"]) for row in rows})
+assert texts.count("size of a packet") == texts.count("GB/s sent by each rank") >= panels, "titles of the axes"
+caption = (run["machine"], run["version"], time.strftime("%Y-%m"))
+assert any(all(part in text for part in caption) for text in texts), texts
+samples = [path for path in picture.findall("{http://www.w3.org/2000/svg}path") if path.get("class") == "sample"]
+assert len(samples) >= len({row["route"] for row in rows}) + 4 + 3, "line samples of the legend"
 assert eval(sys.argv[2]), sys.argv[2]' "$work" "$1" || fail "files: $1"
 }
 

@@ -75,6 +75,9 @@ for row, cell in zip(run["rows"], cells):
         assert abs(row["cost_s"] - row["median_s"] + off["median_s"]) <= 1e-5 * (row["median_s"] + off["median_s"])
 picture = tree.parse(folder + "/plot.svg").getroot()
 assert picture.findall("{http://www.w3.org/2000/svg}polyline"), "lines of the plot"
+texts = [text.text for text in picture.findall("{http://www.w3.org/2000/svg}text")]
+assert "size" in texts and "GB/s (bus bandwidth)" in texts and any(run["machine"] in text for text in texts), texts
+assert [path for path in picture.iter("{http://www.w3.org/2000/svg}path") if path.get("class") == "sample"], "samples"
 END
 }
 

@@ -86,7 +86,7 @@ for row in rows:
     if not row["measured"] or row["wrong"]:
         assert word == ("WRONG" if row["measured"] else "-"), row
     else:
-        assert abs(float(word) - row["value"]) <= 0.006 + 1e-4 * row["value"], (row, word)
+        assert abs(float(word.lstrip("~")) - row["value"]) <= 0.006 + 1e-4 * row["value"], (row, word)
 names = {row["benchmark"] for row in rows}
 for cliff in run["cliffs"]:
     assert cliff["benchmark"] in names and cliff["from"] in ("hand", "neighbours"), cliff

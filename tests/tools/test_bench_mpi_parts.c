@@ -5,6 +5,7 @@
  */
 #include "tools/bench_mpi/bench_mpi_cliffs.h"
 #include "tools/bench_mpi/bench_mpi_data.h"
+#include "tools/common/tool_figures.h"
 #include "fixtures/check.h"
 
 static bench_mpi_run_t run;
@@ -31,9 +32,9 @@ static told_t cliffs_of(int which, const double device[4], const double hand[4])
     for (int row = 0; row < 4; row++) {
         run.options.sizes[row] = (size_t)8 << row;
         if (device[row] > 0)
-            run.results[which][row][BENCH_MPI_DEVICE] = (bench_mpi_result_t){BENCH_MPI_RIGHT, 1, device[row], 1};
+            run.results[which][row][BENCH_MPI_DEVICE] = (bench_mpi_result_t){BENCH_MPI_RIGHT, 1, device[row], 1, false};
         if (hand[row] > 0)
-            run.results[which][row][BENCH_MPI_HAND] = (bench_mpi_result_t){BENCH_MPI_RIGHT, 1, hand[row], 1};
+            run.results[which][row][BENCH_MPI_HAND] = (bench_mpi_result_t){BENCH_MPI_RIGHT, 1, hand[row], 1, false};
     }
     CHECK_EQ(bench_mpi_cliffs(&run, remember, &told), told.count);
     return told;
@@ -138,8 +139,27 @@ static void test_expectations(void)
     CHECK(memcmp(want, sent + 16, 16) == 0);
 }
 
+/* An interval of few values is all of them, of many the middle; and what is wide is marked. */
+static void test_noise(void)
+{
+    double few[] = {1, 2, 9}, many[100];
+    char text[16];
+    for (int i = 0; i < 100; i++)
+        many[i] = i;
+    tool_interval_t interval = tool_median_interval(few, 3);
+    CHECK(interval.low == 1 && interval.high == 9 && tool_is_noisy(2, interval));
+    interval = tool_median_interval(many, 100);
+    CHECK(interval.low == 39 && interval.high == 60 && !tool_is_noisy(300, interval));
+    interval = tool_median_interval(few, 1);
+    CHECK(interval.low == 1 && interval.high == 1 && !tool_is_noisy(1, interval));
+    CHECK(tool_median_interval(few, 0).high == 0);
+    CHECK_STR(tool_figure_text(text, sizeof text, 1, 12.34, true), "~12.3");
+    CHECK_STR(tool_figure_text(text, sizeof text, 2, 12.34, false), "12.34");
+}
+
 int main(void)
 {
+    test_noise();
     test_by_hand();
     test_neighbours();
     test_figures();

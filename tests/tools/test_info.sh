@@ -109,7 +109,21 @@ says '^job  *1 rank on 1 host'
 says '^  soft  *1 here, chosen'
 says '^     0  .* soft '
 says '^  self  *1 pair:  a rank to itself'
-says '^SELVAGE_DEVICE '
+says '^settings that were set$'
+says '^  SELVAGE_DEVICE  *soft  *default auto '
+! grep -q 'SELVAGE_RETRY_MAX' "$work/out" || fail "settings are shown that were not set"
+says '^  [0-9]* of [0-9]* settings have their default; --settings shows all$'
+for file in "--json $work/json" "--json=$work/json"; do
+    rm -f "$work/json"
+    # shellcheck disable=SC2086 # words
+    alone 0 $file
+    says '^  SELVAGE_DEVICE '
+    cp "$work/json" "$work/out"
+    json 'run["ok"] and len(run["settings"]) > 20'
+done
+alone 1 --json "$work/nowhere/json"
+alone 2 --json "$work/json" word
+tail -n 1 "$work/err" | grep -q "^selvage-info: unexpected argument 'word'\$" || fail "the reason is not the last line"
 
 # Over UCX, where this build has it, and the machine libucp.
 if grep -q '^build .*UCX yes' "$work/out" &&
@@ -164,11 +178,19 @@ if [ -e "$top_builddir/tests/fixtures/.libs/selvage-device-amd.so" ]; then
     pretended_gpus
 fi
 
+# A build without a plug-in says so, with the option that left it out; a folder without it is named first.
+if ! grep -q '^#define SELVAGE_NO_CUDA_TEXT ""' "$top_builddir/config.h"; then
+    alone 0
+    says '^  nvidia  *not here: device nvidia: this build has no NVIDIA plug-in (configured --with-cuda='
+    SELVAGE_DEVICE_PATH=$work alone 0
+    says "^  nvidia .*there is no $work/selvage-device-nvidia.so, and this build has no NVIDIA plug-in (configured"
+fi
+
 # A job that does not work is reported all the same.
 SELVAGE_DEVICE=nvidia SELVAGE_DEVICE_PATH=$work under 2 1
 says '^     1  .*no device: SELVAGE_ERR_UNSUPPORTED: .*selvage-device-nvidia.so'
 says 'routes are not known: no communicator was made'
-says '^SELVAGE_DEVICE  *nvidia  *environment'
+says '^  SELVAGE_DEVICE  *nvidia  *default auto'
 SELVAGE_DEVICE=nvidia SELVAGE_DEVICE_PATH=$work alone 1 --json
 json 'not run["ok"] and run["members"][0]["device"] is None and "ERR_UNSUPPORTED" in run["members"][0]["error"]'
 SELVAGE_TIMEOUT_S=soon under 2 1
@@ -176,6 +198,7 @@ says 'SELVAGE_TIMEOUT_S is "soon"'
 
 under 2 2 --fast
 grep -q '^usage: ' "$work/err" || fail "no usage"
+grep -q "^selvage-info: unknown or incomplete option '--fast'" "$work/err" || fail "names no bad option"
 alone 2 word
 under 2 0 --version
 [ "$(cat "$work/out")" = "selvage-info $(cat "$top_srcdir/VERSION")" ] || fail "version"

@@ -9,7 +9,7 @@ failed=0
 
 fail() { echo "FAIL: $*"; failed=1; }
 
-out=$("$bench" --bytes 1M --seconds 0.001 --blocks 1 --blocks 3 2>&1) || fail "status $?"
+out=$("$bench" --memory 1M --seconds 0.001 --blocks 1,3 2>&1) || fail "status $?"
 for row in 'read-only sum  *contiguous:2' 'device copy  *contiguous:2' 'checksum  *contiguous:2' \
     'verify  *contiguous:2' 'copy  *contiguous:2' \
     'copy and checksum  *contiguous:2' 'pack, checksum .* 8-byte elements:12' \
@@ -23,7 +23,7 @@ done
 grep -q WRONG <<<"$out" && fail "a wrong result"
 count=$(grep -cE '^(gather|scatter), (checksum|verify|unchecked) .*( +[0-9.]+ %){2}$' <<<"$out")
 [ "$count" = 16 ] || fail "$count lines with a share of the rival and one of the bound"
-for arguments in '--bytes 1000' '--bytes 0' '--blocks 0' '--seconds x' '--bytes' '--other 1'; do
+for arguments in '--memory 1000' '--bytes 0' '--blocks 0' '--seconds x' '--memory' '--other 1'; do
     # shellcheck disable=SC2086  # a list of words
     "$bench" $arguments >/dev/null 2>&1
     [ $? = 2 ] || fail "not refused: $arguments"

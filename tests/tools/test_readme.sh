@@ -59,5 +59,13 @@ for program in wait halo enqueue smooth; do
         exit 1
     fi
 done
+# What is refused is said once by each rank, with the call that met it.
+SELVAGE_RETRY_MAX=many "$top_srcdir/scripts/run-mpi" -n 1 -t 240 "$dir/wait" >"$dir/out" 2>"$dir/err"
+if [ "$(cat "$dir/out" "$dir/err" | grep -c 'SELVAGE_RETRY_MAX is "many"')" -ne 1 ] ||
+    ! grep -q '^failed: selvage_comm_create(MPI_COMM_WORLD, NULL, &comm)' "$dir/err"; then
+    echo "a failing call is not said once, with its name:"
+    cat "$dir/out" "$dir/err"
+    exit 1
+fi
 echo "the $lines lines of the pages' programs build without a warning and are right on 2 ranks: waiting, enqueued," \
     "with a halo, and by the README's function"

@@ -40,6 +40,14 @@ alone() {
     [ $? = "$status" ] && cat "$work/out" "$work/err" | grep -q -- "$text" || fail "not $status and '$text': $*"
 }
 
+# The software device has no links, so the table says nothing of its legs; GPUs have.
+shares() {
+    local shown
+    shown=$(grep -cE ' [0-9]+ % of (d2d|d2h|h2d|msg|peer) ' "$work/out")
+    if grep -q ', device soft' "$work/out"; then [ "$shown" -eq 0 ]; else [ "$shown" -gt 0 ]; fi ||
+        fail "$shown rows with a share of the slowest leg"
+}
+
 finish() {
     echo "test_smoke: $runs runs, $failed failed"
     [ "$failed" -eq 0 ]
@@ -69,6 +77,7 @@ all="1 2 3 4"
 [ "${BRIEF:-}" != yes ] || all="1 4"
 for ranks in $all; do
     smoke "$ranks" 0 "$right" "${odd[@]}" || continue
+    shares
     if [ "$ranks" -eq 1 ]; then
         json 1 'routes == ["self", "staged"] and absent == ["peer", "shared"]'
     else

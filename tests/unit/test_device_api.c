@@ -247,7 +247,7 @@ static void check_allocation_faults(void)
         CHECK(dev == NULL);
         CHECK_EQ(sv_memory_live(), live);
     }
-    CHECK(failures >= 3 && failures < 19);
+    CHECK(failures >= 2 && failures < 19);
 }
 
 static void check_shared(selvage_device_t *dev)

@@ -115,7 +115,13 @@ static void append_body(const void *arg, unsigned block, unsigned nblocks)
     append->list[(*append->count)++] = append->value;
 }
 
-static const sv_kernel_t append_kernel = {.name = "append", .soft = append_body};
+/* A device that adapts then has some of them run by its worker, and some by the caller. */
+static bool append_is_brief(const void *arg)
+{
+    return ((const append_arg_t *)arg)->value % 3 != 0;
+}
+
+static const sv_kernel_t append_kernel = {.name = "append", .soft = append_body, .is_brief = append_is_brief};
 
 static void append(sv_device_t *dev, void *stream, unsigned *list, unsigned *count, unsigned value)
 {
@@ -322,6 +328,8 @@ static void check_blocks(sv_device_t *dev)
     static _Atomic unsigned arrived[2 * ROUNDS], seen[2 * ROUNDS];
     void *stream[2] = {make_stream(dev), make_stream(dev)};
     meet_arg_t arg;
+    for (int i = 0; i < 2 * ROUNDS; i++) /* this may not be the first device */
+        arrived[i] = seen[i] = 0;
     for (unsigned i = 0; i < sizeof arg.filler; i++)
         arg.filler[i] = (unsigned char)i;
     for (unsigned i = 0; i < 2 * ROUNDS; i++) {
@@ -556,8 +564,13 @@ int main(void)
     check_peer(dev, peer, to_peer);
     check_allocations(dev);
     check_handles(dev, other);
-    if (THREADS)
+    if (THREADS) {
+        sv_device_t *adapting = open_soft(SV_CONFIG_SOFT_AUTO);
+        adapting->oversubscribed = true;
         check_threaded(dev, other);
+        check_threaded(adapting, other);
+        adapting->ops->close(adapting);
+    }
     check_inline();
     dev->ops->close(dev);
     other->ops->close(other);

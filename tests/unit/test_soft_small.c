@@ -36,7 +36,7 @@ typedef struct producer {
 
 static unsigned ran;
 
-/* The worker alone runs it, one after another. */
+/* The worker runs it, or on a device that adapts its producer; always one after another. */
 static void entry_body(const void *arg, unsigned block, unsigned nblocks)
 {
     const entry_t *entry = arg;
@@ -45,7 +45,12 @@ static void entry_body(const void *arg, unsigned block, unsigned nblocks)
     ran++;
 }
 
-static const sv_kernel_t entry_kernel = {.name = "entry", .soft = entry_body};
+static bool entry_is_brief(const void *arg)
+{
+    return ((const entry_t *)arg)->value % 3 != 0;
+}
+
+static const sv_kernel_t entry_kernel = {.name = "entry", .soft = entry_body, .is_brief = entry_is_brief};
 
 static void *produce(void *arg)
 {
@@ -58,20 +63,22 @@ static void *produce(void *arg)
     return NULL;
 }
 
-static sv_device_t *open_device(double gbs)
+static sv_device_t *open_device(int mode, double gbs)
 {
-    sv_config_t config = {.soft_mode = SV_CONFIG_SOFT_THREADS, .soft_h2d_gbs = gbs};
+    sv_config_t config = {.soft_mode = mode, .soft_h2d_gbs = gbs};
     sv_device_t *dev = NULL;
     CHECK_STATUS(sv_soft_open(&config, &dev), SELVAGE_SUCCESS);
     if (!dev)
         exit(check_report("soft_small"));
+    dev->oversubscribed = true;
     return dev;
 }
 
-static void check_producers(void)
+static void check_producers(int mode)
 {
     producer_t producers[PRODUCERS];
-    sv_device_t *dev = open_device(0);
+    sv_device_t *dev = open_device(mode, 0);
+    ran = 0;
     void *stream = NULL;
     CHECK_STATUS(SV_DEVICE_CALL(dev, stream_create, &stream), SELVAGE_SUCCESS);
     for (int i = 0; i < PRODUCERS; i++) {
@@ -95,7 +102,7 @@ static void check_link(void)
 {
     enum { COPIES = 100, BYTES = 4096 };
     static unsigned char source[COPIES][BYTES], landed[COPIES][BYTES];
-    sv_device_t *dev = open_device(100);
+    sv_device_t *dev = open_device(SV_CONFIG_SOFT_AUTO, 100);
     void *stream[2];
     for (int i = 0; i < 2; i++)
         CHECK_STATUS(SV_DEVICE_CALL(dev, stream_create, &stream[i]), SELVAGE_SUCCESS);
@@ -116,7 +123,8 @@ int main(void)
 {
     const int64_t live = sv_memory_live();
 #if SOFT_THREADS
-    check_producers();
+    check_producers(SV_CONFIG_SOFT_THREADS);
+    check_producers(SV_CONFIG_SOFT_AUTO);
     check_link();
 #else
     printf("SKIP: a build without threads\n");

@@ -236,11 +236,18 @@ static void check_json(void)
     take_file("trace.json");
     CHECK(json_is_balanced(text));
     CHECK_EQ(count_text("\"name\":\"process_name\""), 3);
-    CHECK_EQ(count_text("{\"name\":\"send\",\"cat\":\"selvage\",\"ph\":\"i\",\"pid\":0,\"tid\":4,\"ts\":1005000.000,"
+    static const char *const phases[] = {"prepare", "post", "send", "receive", "drain", "verify", "join"};
+    for (int i = 0; i < 7; i++) {
+        char lane[160];
+        snprintf(lane, sizeof lane, "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
+                                    "\"args\":{\"name\":\"%s\"}}", 1 + i, phases[i]);
+        CHECK_EQ(count_text(lane), 1);
+    }
+    CHECK_EQ(count_text("{\"name\":\"send\",\"cat\":\"selvage\",\"ph\":\"i\",\"pid\":0,\"tid\":10,\"ts\":1005000.000,"
                         "\"s\":\"t\",\"args\":{\"packet\":5,\"peer\":2,\"epoch\":7,\"bytes\":4096,"
                         "\"route\":\"staged\",\"exchange\":2748}}"), 1);
-    CHECK_EQ(count_text("\"ph\":\"X\",\"pid\":0,\"tid\":4,\"ts\":1006000.000,\"dur\":1.500,"), 1);
-    CHECK_EQ(count_text("{\"name\":\"phase 4\",\"cat\":\"selvage\",\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":-0.005,"
+    CHECK_EQ(count_text("\"ph\":\"X\",\"pid\":0,\"tid\":10,\"ts\":1006000.000,\"dur\":1.500,"), 1);
+    CHECK_EQ(count_text("{\"name\":\"phase drain\",\"cat\":\"selvage\",\"ph\":\"X\",\"pid\":1,\"tid\":5,\"ts\":-0.005,"
                         "\"dur\":0.010,\"args\":{\"packet\":-1,\"peer\":-1,\"epoch\":0,\"phase\":4,"), 1);
 }
 

@@ -3,14 +3,32 @@
 #include "tools/bench/bench_axes.h"
 
 #include <math.h>
+#include <time.h>
 
 #include "tools/bench/bench_report.h"
 
-enum { PANEL_WIDTH = 460, PANEL_HEIGHT = 340, LEFT = 60, INNER_WIDTH = 380, INNER_HEIGHT = 250, LEGEND = 150 };
+enum {
+    PANEL_WIDTH = 460, PANEL_HEIGHT = 370, LEFT = 70, INNER_WIDTH = 370, INNER_HEIGHT = 250, LEGEND = 190,
+    SAMPLE_WIDTH = 30
+};
 
-void bench_axes_init(bench_axes_t *axes)
+void bench_axes_init(bench_axes_t *axes, const char *title_x, const char *title_y)
 {
     *axes = (bench_axes_t){.low_x = 1e9, .high_x = -1e9, .low_y = 1e9, .high_y = -1e9};
+    axes->title_x = title_x;
+    axes->title_y = title_y;
+}
+
+/* Text of an element of XML. */
+static void write_text(FILE *file, const char *text)
+{
+    for (; *text; text++)
+        switch (*text) {
+        case '&': fputs("&amp;", file); break;
+        case '<': fputs("&lt;", file); break;
+        case '>': fputs("&gt;", file); break;
+        default: fputc(*text, file);
+        }
 }
 
 void bench_axes_include(bench_axes_t *axes, size_t bytes, double gbs)
@@ -36,8 +54,10 @@ static void settle(bench_axes_t *axes)
         axes->high_y = axes->low_y + 1;
 }
 
-bool bench_axes_begin(bench_axes_t *axes, const char *path, int panels)
+bool bench_axes_begin(bench_axes_t *axes, const char *path, int panels, const char *caption)
 {
+    char date[32] = "";
+    const time_t now = time(NULL);
     const int width = panels * PANEL_WIDTH + LEGEND;
     axes->file = fopen(path, "w");
     if (!axes->file)
@@ -47,6 +67,10 @@ bool bench_axes_begin(bench_axes_t *axes, const char *path, int panels)
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
             "font-size=\"12\">\n<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n",
             width, PANEL_HEIGHT, width, PANEL_HEIGHT);
+    (void)strftime(date, sizeof date, "%Y-%m-%d", localtime(&now));
+    fprintf(axes->file, "<text x=\"%d\" y=\"%d\">", LEFT, PANEL_HEIGHT - 10);
+    write_text(axes->file, caption);
+    fprintf(axes->file, ", %s</text>\n", date);
     return true;
 }
 
@@ -85,7 +109,10 @@ void bench_axes_grid(const bench_axes_t *axes, const char *title)
         fprintf(axes->file, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", x,
                 BENCH_AXES_TOP + INNER_HEIGHT + 16, tool_size_text(size, sizeof size, (size_t)1 << log_size));
     }
-    fprintf(axes->file, "<text x=\"%d\" y=\"%d\">GB/s</text>\n", axes->left + 10, BENCH_AXES_TOP - 16);
+    fprintf(axes->file, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", left + INNER_WIDTH / 2,
+            BENCH_AXES_TOP + INNER_HEIGHT + 36, axes->title_x);
+    fprintf(axes->file, "<text transform=\"translate(%d %d) rotate(-90)\" text-anchor=\"middle\">%s</text>\n",
+            axes->left + 16, BENCH_AXES_TOP + INNER_HEIGHT / 2, axes->title_y);
 }
 
 void bench_axes_point(bench_axes_t *axes, size_t bytes, double gbs)
@@ -106,7 +133,10 @@ void bench_axes_next(bench_axes_t *axes)
     axes->left += PANEL_WIDTH;
 }
 
-void bench_axes_legend(const bench_axes_t *axes, int y, const char *colour, const char *text)
+void bench_axes_legend(const bench_axes_t *axes, int y, const char *style, const char *text)
 {
-    fprintf(axes->file, "<text x=\"%d\" y=\"%d\" fill=\"%s\">%s</text>\n", axes->left, y, colour, text);
+    fprintf(axes->file, "<path class=\"sample\" d=\"M%d %dh%d\" %s/>\n", axes->left, y - 4, SAMPLE_WIDTH, style);
+    fprintf(axes->file, "<text x=\"%d\" y=\"%d\">", axes->left + SAMPLE_WIDTH + 6, y);
+    write_text(axes->file, text);
+    fputs("</text>\n", axes->file);
 }

@@ -31,9 +31,9 @@ static int answer_without_mpi(const bench_options_t *options)
 
 static int explain(const char *text, bool usage)
 {
-    fprintf(stderr, "selvage-bench: %s\n", text);
     if (usage)
         bench_options_usage(stderr);
+    fprintf(stderr, "%sselvage-bench: %s\n", usage ? "\n" : "", text);
     return EXIT_USAGE;
 }
 

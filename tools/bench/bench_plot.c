@@ -20,6 +20,10 @@ static const char *const route_colours[BENCH_ROUTES] = {"",        "#7f7f7f", "#
                                                         "#d62728", "#17becf", "#bcbd22", "#ff7f0e"};
 static const char *const baseline_colours[BENCH_BASELINES] = {"#8c564b", "#9467bd", "#000000", "#e377c2"};
 
+/* Of a route: with checksums, without, its bound. Of a rival. */
+static const char *const shapes[] = {"stroke-width=\"2.5\"", "stroke-width=\"1\"", "stroke-dasharray=\"2 4\""};
+static const char dashed[] = "stroke-dasharray=\"8 4\"";
+
 static double value_of(const bench_row_t *row, quantity_t quantity)
 {
     const double bytes = (double)row->bytes * row->packets * 1e-9;
@@ -60,7 +64,6 @@ static void draw_panel(plot_t *plot)
     snprintf(title, sizeof title, "%s, %s", bench_pattern_name(plot->pattern), bench_mode_name(plot->mode));
     bench_axes_grid(&plot->axes, title);
     for (int route = BENCH_ROUTES - 1; route >= SELVAGE_ROUTE_SELF; route--) {
-        static const char *const shapes[] = {"stroke-width=\"2.5\"", "stroke-width=\"1\"", "stroke-dasharray=\"2 4\""};
         if (!plot->run->options.routes[route])
             continue;
         first = route == SELVAGE_ROUTE_SELF ? first : (selvage_route_t)route;
@@ -70,28 +73,32 @@ static void draw_panel(plot_t *plot)
         }
     }
     for (int baseline = 0; baseline < BENCH_BASELINES; baseline++) {
-        snprintf(style, sizeof style, "stroke=\"%s\" stroke-dasharray=\"8 4\"", baseline_colours[baseline]);
+        snprintf(style, sizeof style, "stroke=\"%s\" %s", baseline_colours[baseline], dashed);
         draw_line(plot, first, (quantity_t)(NAIVE + baseline), style);
     }
 }
 
 static void draw_legend(const plot_t *plot)
 {
-    char text[64];
+    static const char *const meanings[] = {"with checksums", "without", "bound"};
+    char style[96];
     int y = BENCH_AXES_TOP;
     for (int route = SELVAGE_ROUTE_SELF; route < BENCH_ROUTES; route++) {
         if (!plot->run->options.routes[route])
             continue;
-        bench_axes_legend(&plot->axes, y, route_colours[route], selvage_route_name((selvage_route_t)route));
-        y += 18;
+        snprintf(style, sizeof style, "stroke=\"%s\" %s", route_colours[route], shapes[WITH_SUMS]);
+        bench_axes_legend(&plot->axes, y, style, selvage_route_name((selvage_route_t)route));
+        y += BENCH_AXES_STEP;
     }
-    for (int baseline = 0; baseline < BENCH_BASELINES; baseline++, y += 18) {
-        snprintf(text, sizeof text, "%s (dashed)", bench_baseline_name((bench_baseline_t)baseline));
-        bench_axes_legend(&plot->axes, y, baseline_colours[baseline], text);
+    for (int baseline = 0; baseline < BENCH_BASELINES; baseline++, y += BENCH_AXES_STEP) {
+        snprintf(style, sizeof style, "stroke=\"%s\" %s", baseline_colours[baseline], dashed);
+        bench_axes_legend(&plot->axes, y, style, bench_baseline_name((bench_baseline_t)baseline));
     }
-    bench_axes_legend(&plot->axes, y + 8, "black", "thick: checked");
-    bench_axes_legend(&plot->axes, y + 26, "black", "thin: unchecked");
-    bench_axes_legend(&plot->axes, y + 44, "black", "dotted: bound");
+    y += BENCH_AXES_STEP / 2;
+    for (int shape = WITH_SUMS; shape <= BOUND; shape++, y += BENCH_AXES_STEP) {
+        snprintf(style, sizeof style, "stroke=\"black\" %s", shapes[shape]);
+        bench_axes_legend(&plot->axes, y, style, meanings[shape]);
+    }
 }
 
 static void draw_panels(plot_t *plot)
@@ -112,13 +119,17 @@ static void draw_panels(plot_t *plot)
 bool bench_plot_write(const bench_run_t *run, const char *path)
 {
     plot_t plot = {.run = run};
+    char caption[512], mpi[256];
     int panels = 0;
-    bench_axes_init(&plot.axes);
+    bench_axes_init(&plot.axes, "size of a packet", "GB/s sent by each rank");
     find_range(&plot);
     for (int pattern = 0; pattern < BENCH_PATTERNS; pattern++)
         for (int mode = 0; mode < BENCH_MODES; mode++)
             panels += run->options.patterns[pattern] * run->options.modes[mode];
-    if (!bench_axes_begin(&plot.axes, path, panels))
+    tool_mpi_name(mpi, sizeof mpi);
+    snprintf(caption, sizeof caption, "selvage-bench %s, exchange: %s, %s", selvage_version(NULL, NULL, NULL),
+             run->machine, mpi);
+    if (!bench_axes_begin(&plot.axes, path, panels, caption))
         return false;
     draw_panels(&plot);
     draw_legend(&plot);

@@ -89,6 +89,7 @@ static void measure_epochs(bench_run_t *run, selvage_exchange_t *ex, policy_row_
     row->times = (bench_times_t){.repetitions = epochs};
     row->times.median_s = tool_median_of_slowest(&run->job, seconds, epochs); /* sorts them */
     row->times.p99_s = seconds[(99 * epochs + 99) / 100 - 1];
+    row->times.interval = tool_median_interval(seconds, epochs);
     row->gbs = (double)row->bytes * traffic->packets / row->times.median_s * 1e-9;
     long counts[2] = {traffic->packets, tool_traffic_check(traffic)};
     tool_reduce(&run->job, run->job.comm, counts, 2, MPI_LONG, MPI_SUM);
@@ -123,7 +124,7 @@ static void measure_figure(policies_run_t *all, policy_row_t *row)
 
 static void print_row(const policies_run_t *all, const policy_row_t *row)
 {
-    char size[24];
+    char size[24], median[24];
     if (all->run->job.rank != 0)
         return;
     printf("%8s %-12s ", tool_size_text(size, sizeof size, row->bytes), what_names[row->what]);
@@ -131,8 +132,8 @@ static void print_row(const policies_run_t *all, const policy_row_t *row)
         printf("n/a: the packets do not go by peer and staged here\n");
         return;
     }
-    printf("%6d %10.1f %10.1f %9.3f", row->times.repetitions, row->times.median_s * 1e6, row->times.p99_s * 1e6,
-           row->gbs);
+    tool_figure_text(median, sizeof median, 1, row->times.median_s * 1e6, bench_times_noisy(&row->times));
+    printf("%6d %10s %10.1f %9.3f", row->times.repetitions, median, row->times.p99_s * 1e6, row->gbs);
     if (row->d2h_gbs > 0)
         printf(" %9.3f", row->d2h_gbs);
     else

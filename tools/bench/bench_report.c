@@ -59,7 +59,8 @@ void bench_report_head(const bench_run_t *run)
         "wait: start to landed and seen by the host; stream: back to back, the host waits once; slowest rank; GB/s of\n"
         "payload sent per rank; bound: share of the raw copies of the route, all ranks at once; naive, aware, nccl,\n"
         "tuned: how many times faster than all down, MPI, all up; than device pointers through MPI; than NCCL's\n"
-        "grouped send and receive, as it is and tuned; cost: what checksums add\n");
+        "grouped send and receive, as it is and tuned; cost: what checksums add; ~: noise, the 95 %% interval of the\n"
+        "median is wider than a tenth of it\n");
     if (!run->peer.ready)
         printf("bound of peer: n/a, no copies between GPUs of one host here\n");
     if (!run->aware)
@@ -90,7 +91,7 @@ static void print_cost(const bench_row_t *row)
 
 void bench_report_row(const bench_run_t *run, const bench_row_t *row)
 {
-    char size[24], share[16], ratio[16];
+    char size[24], share[16], ratio[16], median[24];
     if (run->job.rank != 0)
         return;
     printf("%-7s %-6s %8s %-4s ", bench_pattern_name(row->pattern), selvage_route_name(row->route),
@@ -99,8 +100,9 @@ void bench_report_row(const bench_run_t *run, const bench_row_t *row)
         printf("n/a: %s\n", row->reason);
         return;
     }
-    printf("%-6s %6d %10.1f %10.1f %9.3f %6s", bench_mode_name(row->mode), row->times.repetitions,
-           row->times.median_s * 1e6, row->times.p99_s * 1e6, row->gbs,
+    tool_figure_text(median, sizeof median, 1, row->times.median_s * 1e6, bench_times_noisy(&row->times));
+    printf("%-6s %6d %10s %10.1f %9.3f %6s", bench_mode_name(row->mode), row->times.repetitions, median,
+           row->times.p99_s * 1e6, row->gbs,
            ratio_text(share, bench_row_share(row), 100, "%"));
     for (int baseline = 0; baseline < BENCH_BASELINES; baseline++)
         printf(" %6s", ratio_text(ratio, bench_row_ratio(row, (bench_baseline_t)baseline), 1, ""));
@@ -132,6 +134,8 @@ static void write_row(FILE *file, const bench_row_t *row)
     }
     fprintf(file, ", \"repetitions\": %d, \"median_s\": %.6g, \"p99_s\": %.6g, \"gbs\": %.6g", row->times.repetitions,
             row->times.median_s, row->times.p99_s, row->gbs);
+    fprintf(file, ", \"median_low_s\": %.6g, \"median_high_s\": %.6g", row->times.interval.low,
+            row->times.interval.high);
     write_known(file, "bound_s", row->bound_s);
     write_known(file, "share_of_bound", bench_row_share(row));
     for (int baseline = 0; baseline < BENCH_BASELINES; baseline++) {

@@ -39,6 +39,8 @@ static void write_figures(FILE *file, const bench_coll_run_t *run, const bench_c
     fprintf(file,
             ", \"repetitions\": %d, \"median_s\": %.6g, \"p99_s\": %.6g, \"algbw_gbs\": %.6g, \"busbw_gbs\": %.6g",
             row->times.repetitions, row->times.median_s, row->times.p99_s, row->algbw_gbs, row->busbw_gbs);
+    fprintf(file, ", \"median_low_s\": %.6g, \"median_high_s\": %.6g", row->times.interval.low,
+            row->times.interval.high);
     for (int baseline = 0; baseline < BENCH_COLL_BASELINES; baseline++) {
         snprintf(name, sizeof name, "%s_s", baselines[baseline]);
         write_known(file, name, theirs->times[baseline].median_s);

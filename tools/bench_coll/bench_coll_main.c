@@ -13,9 +13,9 @@ enum { EXIT_USAGE = 2 };
 
 static int explain(const char *text, bool usage)
 {
-    fprintf(stderr, "selvage-bench: %s\n", text);
     if (usage)
         bench_coll_options_usage(stderr);
+    fprintf(stderr, "%sselvage-bench: %s\n", usage ? "\n" : "", text);
     return EXIT_USAGE;
 }
 
@@ -96,16 +96,24 @@ static int run_all(bench_coll_run_t *run)
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+static int answer_without_mpi(const bench_coll_options_t *options)
+{
+    if (tool_launcher_rank() != 0)
+        return EXIT_SUCCESS;
+    if (options->help)
+        bench_coll_options_usage(stdout);
+    else
+        printf("selvage-bench %s\n", selvage_version(NULL, NULL, NULL));
+    return EXIT_SUCCESS;
+}
+
 int bench_coll(int argc, char **argv)
 {
     static bench_coll_run_t run; /* too large for a small stack */
     char error[160];
     const bool understood = bench_coll_options_parse(argc, argv, &run.options, error, sizeof error);
-    if (understood && run.options.help) {
-        if (tool_launcher_rank() == 0)
-            bench_coll_options_usage(stdout);
-        return EXIT_SUCCESS;
-    }
+    if (understood && (run.options.help || run.options.version))
+        return answer_without_mpi(&run.options);
     if (!understood && !tool_is_launched())
         return explain(error, true);
     tool_job_init(&run.job, "selvage-bench", &argc, &argv);

@@ -14,17 +14,17 @@ void bench_coll_options_usage(FILE *stream)
 {
     fputs("usage: mpirun -n N selvage-bench coll [options]\n"
           "times collectives, each checked element by element first, beside those of NCCL or RCCL.\n\n"
-          "  --call LIST          all (the default), or some of all_reduce,reduce_scatter,all_gather,broadcast,\n"
+          "  --calls LIST         all (the default), or some of all_reduce,reduce_scatter,all_gather,broadcast,\n"
           "                       reduce,all_to_all,sendrecv,barrier\n"
-          "  --type LIST          all, or some of float32 (the default),bfloat16,int8,...\n"
-          "  --op LIST            all, or some of sum (the default),prod,min,max,avg,premul\n"
+          "  --types LIST         all, or some of float32 (the default),bfloat16,int8,...\n"
+          "  --ops LIST           all, or some of sum (the default),prod,min,max,avg,premul\n"
           "  --min B --max B      sizes, from 8 to 512M (on the software device 32K),\n"
           "  --factor N           each N times the one before (4; on the software device 16)\n"
           "  --root R             of broadcast and reduce (default 0)\n"
           "  --place P            out, in, or both (the default): out of place, in place\n"
           "  --register W         off, on, or both (the default): buffers that peers have mapped\n"
-          "  --checksum W         off, on, or both (the default)\n"
-          "  --algo LIST --proto LIST --channels LIST\n"
+          "  --checksums LIST     off,on (the default), on, or off\n"
+          "  --algos LIST --protos LIST --channels LIST\n"
           "                       what the library is forced to, every combination (default: its own choice)\n"
           "  --sweep FILE         all algorithms and protocols, the fastest of each size into a tuning file\n"
           "  --graph              20 of each call captured and replayed, those of NCCL too\n"
@@ -37,7 +37,7 @@ void bench_coll_options_usage(FILE *stream)
           "  --nccl FILE --nccl-channels N --nccl-tuned LIST   as for selvage-bench exchange\n"
           "  --json FILE --csv FILE --plot FILE.svg\n"
           "  --floors FILE        compare with the GB/s in this file; --write-floors FILE writes it\n"
-          "  --help\n\n"
+          "  --help --version\n\n"
           "Exit status: 0; 1 if an element was wrong, a figure below its floor or a file not written; 2 for a wrong\n"
           "command line.\n",
           stream);
@@ -114,9 +114,18 @@ static bool take_switch(void *value, const char *word, const char *off, const ch
     return is[0] || is[1];
 }
 
+/* Words of a list; both, as the other switches have it, is a word, too. */
 static bool take_off_on(void *value, const char *word)
 {
-    return take_switch(value, word, "off", "on");
+    bool *is = value, more[2];
+    if (!word) {
+        is[0] = is[1] = false;
+        return true;
+    }
+    const bool understood = take_switch(more, word, "off", "on");
+    is[0] = is[0] || more[0];
+    is[1] = is[1] || more[1];
+    return understood;
 }
 
 static bool take_place(void *value, const char *word)
@@ -185,18 +194,18 @@ bool bench_coll_options_parse(int argc, char **argv, bench_coll_options_t *optio
 {
     bench_coll_options_t options;
     const tool_option_t table[] = {
-        {"call", TOOL_NAMES, .value = options.calls, .room = BENCH_CALLS, .name_of = name_of_call},
-        {"type", TOOL_WORDS, .value = &options, .take = take_type},
-        {"op", TOOL_WORDS, .value = &options, .take = take_op},
+        {"calls", TOOL_NAMES, .value = options.calls, .room = BENCH_CALLS, .name_of = name_of_call},
+        {"types", TOOL_WORDS, .value = &options, .take = take_type},
+        {"ops", TOOL_WORDS, .value = &options, .take = take_op},
         {"min", TOOL_SIZE, .value = &options.min_bytes},
         {"max", TOOL_SIZE, .value = &options.max_bytes},
         {"factor", TOOL_WHOLE, .value = &options.factor, .low = 2, .high = 1 << 20},
         {"root", TOOL_WHOLE, .value = &options.root, .low = 0, .high = 1 << 20},
         {"place", TOOL_WORD, .value = &options, .take = take_place},
         {"register", TOOL_WORD, .value = &options, .take = take_register},
-        {"checksum", TOOL_WORD, .value = options.checksum, .take = take_off_on},
-        {"algo", TOOL_WORDS, .value = &options.algos, .take = take_forced},
-        {"proto", TOOL_WORDS, .value = &options.protos, .take = take_forced},
+        {"checksums", TOOL_WORDS, .value = options.checksum, .take = take_off_on},
+        {"algos", TOOL_WORDS, .value = &options.algos, .take = take_forced},
+        {"protos", TOOL_WORDS, .value = &options.protos, .take = take_forced},
         {"channels", TOOL_WORDS, .value = &options.channels, .take = take_forced_number},
         {"seconds", TOOL_POSITIVE, .value = &options.seconds},
         {"repetitions", TOOL_WHOLE, .value = &options.repetitions, .low = 1, .high = BENCH_REPETITIONS_MAX},
@@ -216,6 +225,7 @@ bool bench_coll_options_parse(int argc, char **argv, bench_coll_options_t *optio
         {"floors", TOOL_TEXT, .value = &options.floors},
         {"write-floors", TOOL_TEXT, .value = &options.write_floors},
         {"help", TOOL_FLAG, .value = &options.help},
+        {"version", TOOL_FLAG, .value = &options.version},
     };
     set_defaults(&options);
     if (tool_options_parse(argc, argv, table, sizeof table / sizeof *table, NULL, error_text, error_bytes))

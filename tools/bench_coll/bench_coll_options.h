@@ -37,7 +37,7 @@ typedef struct bench_coll_options {
     const char *sweep; /* file for the winners; NULL: no sweep. This and the files below point into argv */
     const char *json, *csv, *plot, *floors, *write_floors;
     bench_options_t nccl; /* its three members of that name count */
-    bool help;
+    bool help, version;
 } bench_coll_options_t;
 
 /* argv[0] is the command. False if a word is not understood: error_text then says which. May permute argv. */

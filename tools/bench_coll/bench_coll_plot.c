@@ -65,6 +65,15 @@ static void look_around(plot_t *plot)
     }
 }
 
+static const char *const baseline_styles[BENCH_COLL_BASELINES] = {"stroke=\"black\" stroke-dasharray=\"8 4\"",
+                                                                 "stroke=\"#e377c2\" stroke-dasharray=\"8 4\""};
+
+static void own_style(char *style, size_t bytes, const char *colour, bool registered, bool checksum)
+{
+    snprintf(style, bytes, "stroke=\"%s\" stroke-width=\"%s\"%s", colour, registered ? "2.5" : "1",
+             checksum ? " stroke-dasharray=\"2 4\"" : "");
+}
+
 static void draw_own(plot_t *plot, bench_call_t call, int way, bool registered, bool checksum)
 {
     char style[96];
@@ -74,8 +83,7 @@ static void draw_own(plot_t *plot, bench_call_t call, int way, bool registered, 
             row->registered == registered && row->checksum == checksum && row->busbw_gbs > 0)
             bench_axes_point(&plot->axes, row->what.bytes, row->busbw_gbs);
     }
-    snprintf(style, sizeof style, "stroke=\"%s\" stroke-width=\"%s\"%s", colours[way % COLOURS],
-             registered ? "2.5" : "1", checksum ? " stroke-dasharray=\"2 4\"" : "");
+    own_style(style, sizeof style, colours[way % COLOURS], registered, checksum);
     bench_axes_line(&plot->axes, style);
 }
 
@@ -92,8 +100,7 @@ static void draw_baseline(plot_t *plot, bench_call_t call, int baseline)
         if (same_way(row, first) && row->registered == first->registered && row->checksum == first->checksum)
             bench_axes_point(&plot->axes, row->what.bytes, gbs);
     }
-    bench_axes_line(&plot->axes, baseline ? "stroke=\"#e377c2\" stroke-dasharray=\"8 4\""
-                                          : "stroke=\"black\" stroke-dasharray=\"8 4\"");
+    bench_axes_line(&plot->axes, baseline_styles[baseline]);
 }
 
 static void draw_panel(plot_t *plot, bench_call_t call)
@@ -110,29 +117,38 @@ static void draw_panel(plot_t *plot, bench_call_t call)
 
 static void draw_legend(const plot_t *plot)
 {
-    char text[64];
+    char text[64], style[96];
     int y = BENCH_AXES_TOP;
-    for (int way = 0; way < plot->way_count; way++, y += 18) {
+    for (int way = 0; way < plot->way_count; way++, y += BENCH_AXES_STEP) {
         const bench_coll_row_t *row = plot->ways[way];
         snprintf(text, sizeof text, "%s %s %s", row->algo ? row->algo : "auto", row->proto ? row->proto : "",
                  row->channels ? row->channels : "");
-        bench_axes_legend(&plot->axes, y, colours[way % COLOURS], text);
+        snprintf(style, sizeof style, "stroke=\"%s\" stroke-width=\"2.5\"", colours[way % COLOURS]);
+        bench_axes_legend(&plot->axes, y, style, text);
     }
-    bench_axes_legend(&plot->axes, y + 8, "black", "nccl (dashed)");
-    bench_axes_legend(&plot->axes, y + 26, "#e377c2", "tuned (dashed)");
-    bench_axes_legend(&plot->axes, y + 44, "black", "thick: registered");
-    bench_axes_legend(&plot->axes, y + 62, "black", "dotted: checksums");
+    bench_axes_legend(&plot->axes, y, baseline_styles[0], "nccl");
+    bench_axes_legend(&plot->axes, y + BENCH_AXES_STEP, baseline_styles[1], "nccl, tuned");
+    y += 5 * BENCH_AXES_STEP / 2;
+    for (int kind = 0; kind < 4; kind++, y += BENCH_AXES_STEP) {
+        snprintf(text, sizeof text, "%s, %s", kind & 1 ? "registered" : "not registered", kind & 2 ? "checked" : "not");
+        own_style(style, sizeof style, "black", kind & 1, kind & 2);
+        bench_axes_legend(&plot->axes, y, style, text);
+    }
 }
 
 bool bench_coll_plot_write(const bench_coll_run_t *run, const char *path)
 {
     plot_t plot = {.run = run};
+    char caption[512], mpi[256];
     int panels = 0;
-    bench_axes_init(&plot.axes);
+    bench_axes_init(&plot.axes, "size", "GB/s (bus bandwidth)");
     look_around(&plot);
     for (int call = 0; call < BENCH_CALLS; call++)
         panels += run->options.calls[call] && bench_call_moves((bench_call_t)call);
-    if (!bench_axes_begin(&plot.axes, path, panels))
+    tool_mpi_name(mpi, sizeof mpi);
+    snprintf(caption, sizeof caption, "selvage-bench %s, coll: %s, %s, %s", selvage_version(NULL, NULL, NULL),
+             run->machine, selvage_type_name(run->options.types[0]), mpi);
+    if (!bench_axes_begin(&plot.axes, path, panels, caption))
         return false;
     for (int call = 0; call < BENCH_CALLS; call++) {
         if (run->options.calls[call] && bench_call_moves((bench_call_t)call))

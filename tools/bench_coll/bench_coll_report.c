@@ -61,7 +61,7 @@ void bench_coll_report_head(const bench_coll_run_t *run)
     bench_coll_report_title(run);
     printf("back to back on the stream%s; medians of the slowest rank in %d run%s; p99: the slowest batch;\n"
            "algbw: size by time; busbw: what nccl-tests makes of it for the call; times: NCCL's by ours; cost: what\n"
-           "checksums add\n",
+           "checksums add; ~: noise, the runs differ by more than a tenth\n",
            run->options.graph ? ", replayed by graphs of 20" : "", run->options.runs,
            run->options.runs == 1 ? "" : "s");
     print_baseline(run);
@@ -83,8 +83,11 @@ static void print_baselines(const bench_coll_row_t *row)
 {
     for (int baseline = 0; baseline < BENCH_COLL_BASELINES; baseline++) {
         const double ratio = bench_coll_ratio(row, baseline);
+        const bench_times_t *times = &row->baselines.times[baseline];
+        char text[24];
         if (ratio > 0)
-            printf(" %10.2f %6.2f", row->baselines.times[baseline].median_s * 1e6, ratio);
+            printf(" %10s %6.2f",
+                   tool_figure_text(text, sizeof text, 2, times->median_s * 1e6, bench_times_noisy(times)), ratio);
         else
             printf(" %10s %6s", "n/a", "n/a");
     }
@@ -103,6 +106,7 @@ static void print_extras(const bench_coll_run_t *run, const bench_coll_row_t *ro
 void bench_coll_report_row(const bench_coll_run_t *run, const bench_coll_row_t *row)
 {
     const bench_case_t *what = &row->what;
+    char median[24];
     if (run->job.rank != 0)
         return;
     printf("%-14s %9zu %11zu %-11s %-6s %-5s %-3s %-4s ", bench_call_name(what->call), what->bytes, what->count,
@@ -112,9 +116,9 @@ void bench_coll_report_row(const bench_coll_run_t *run, const bench_coll_row_t *
         printf("%-10s %-6s n/a: %s\n", bench_coll_algo(row), bench_coll_proto(row), row->reason);
         return;
     }
-    printf("%-10s %-6s %3d %10.2f %10.2f %8.3f %8.3f %6ld", bench_coll_algo(row), bench_coll_proto(row),
-           bench_coll_channels(row), row->times.median_s * 1e6, row->times.p99_s * 1e6, row->algbw_gbs,
-           row->busbw_gbs, row->wrong);
+    tool_figure_text(median, sizeof median, 2, row->times.median_s * 1e6, bench_times_noisy(&row->times));
+    printf("%-10s %-6s %3d %10s %10.2f %8.3f %8.3f %6ld", bench_coll_algo(row), bench_coll_proto(row),
+           bench_coll_channels(row), median, row->times.p99_s * 1e6, row->algbw_gbs, row->busbw_gbs, row->wrong);
     print_baselines(row);
     print_extras(run, row);
     printf("%s\n", row->wrong ? "  WRONG ELEMENTS" : "");

@@ -25,9 +25,10 @@ static void add_sample(samples_t *samples, bench_times_t times)
 
 static bench_times_t summary(samples_t *samples)
 {
-    return (bench_times_t){.median_s = tool_median(samples->median_s, samples->count),
-                           .p99_s = samples->slowest_s,
-                           .repetitions = samples->repetitions};
+    bench_times_t times = {.p99_s = samples->slowest_s, .repetitions = samples->repetitions};
+    times.median_s = tool_median(samples->median_s, samples->count); /* sorts them */
+    times.interval = tool_median_interval(samples->median_s, samples->count);
+    return times;
 }
 
 static bench_times_t measure(const bench_coll_run_t *run, const bench_work_t *work)

@@ -30,8 +30,8 @@ static int answer_without_mpi(const bench_mpi_options_t *options)
 
 static int explain(const char *text)
 {
-    fprintf(stderr, "selvage-bench-mpi: %s\n", text);
     bench_mpi_options_usage(stderr);
+    fprintf(stderr, "\nselvage-bench-mpi: %s\n", text);
     return EXIT_USAGE;
 }
 

@@ -32,7 +32,8 @@ void bench_mpi_report_head(const bench_mpi_run_t *run)
     printf(
         "host: host memory; device: device pointers given to MPI; hand: device memory staged by hand, a window by\n"
         "one copy; each: by a copy for each message; mixed: device memory at one end, host memory at the other;\n"
-        "medians of %d, the slowest rank's; each cell's data compared\n",
+        "medians of %d, the slowest rank's; each cell's data compared; ~: noise, the repetitions differ by more than\n"
+        "a tenth\n",
         run->options.repetitions);
     if (bench_mpi_run_needs_device(&run->options) && !run->takes_device)
         printf("device, mixed: not measured, this MPI does not say that it takes device pointers\n");
@@ -54,13 +55,15 @@ void bench_mpi_report_title(const bench_mpi_run_t *run, int which)
 
 void bench_mpi_report_row(const bench_mpi_run_t *run, int which, int row)
 {
+    char text[32];
     printf("%10zu", bench_mpi_row_bytes(run, which, row));
     for (int way = 0; way < BENCH_MPI_WAYS; way++) {
         const bench_mpi_result_t *result = &run->results[which][row][way];
         if (!run->ways[way])
             continue;
         if (result->state == BENCH_MPI_RIGHT)
-            printf(" %11.*f", result->value < 1 ? 4 : 2, result->value);
+            printf(" %11s",
+                   tool_figure_text(text, sizeof text, result->value < 1 ? 4 : 2, result->value, result->noisy));
         else
             printf(" %11s", result->state == BENCH_MPI_WRONG ? "WRONG" : "-");
     }

@@ -291,7 +291,8 @@ static bench_mpi_result_t measure(bench_mpi_run_t *run, bench_mpi_cell_t *cell, 
     step(run, cell);
     if (count_wrong(run, cell, which) != 0)
         result.state = BENCH_MPI_WRONG;
-    result.seconds = tool_median(seconds, run->options.repetitions);
+    result.seconds = tool_median(seconds, run->options.repetitions); /* sorts them */
+    result.noisy = tool_is_noisy(result.seconds, tool_median_interval(seconds, run->options.repetitions));
     result.value = bench_mpi_figure(cell, result.seconds);
     return result;
 }

@@ -16,6 +16,7 @@ typedef struct bench_mpi_result {
     double seconds; /* of an iteration, the slowest rank's; median of the repetitions */
     double value;   /* the same in the benchmark's unit */
     int iterations; /* in each repetition */
+    bool noisy;     /* the repetitions differ much */
 } bench_mpi_result_t;
 
 /* One buffer to send from and one to receive into. */

@@ -15,6 +15,11 @@ const char *bench_mode_name(bench_mode_t mode)
     return names[mode];
 }
 
+bool bench_times_noisy(const bench_times_t *times)
+{
+    return tool_is_noisy(times->median_s, times->interval);
+}
+
 /* Seconds for so many at once, from a common start. */
 static double once(const tool_job_t *job, const bench_work_t *work, int count)
 {
@@ -50,6 +55,7 @@ static bench_times_t measure_wait(const tool_job_t *job, double seconds, int rep
     bench_times_t times = {.repetitions = count};
     times.median_s = tool_median_of_slowest(job, taken, count); /* sorts them */
     times.p99_s = taken[(int)ceil(0.99 * count) - 1];
+    times.interval = tool_median_interval(taken, count);
     return times;
 }
 
@@ -66,6 +72,7 @@ static bench_times_t measure_stream(const tool_job_t *job, double seconds, int r
     bench_times_t times = {.repetitions = batches * length * each};
     times.median_s = tool_median_of_slowest(job, taken, batches);
     times.p99_s = taken[batches - 1];
+    times.interval = tool_median_interval(taken, batches);
     return times;
 }
 

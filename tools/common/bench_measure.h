@@ -18,7 +18,11 @@ typedef enum bench_mode { BENCH_WAIT, BENCH_STREAM, BENCH_RUN, BENCH_GRAPH, BENC
 typedef struct bench_times {
     double median_s, p99_s; /* 0: not measured. STREAM: of batches, the slowest of which is the p99 */
     int repetitions;
+    tool_interval_t interval; /* of the median */
 } bench_times_t;
+
+/* Whether tables mark the median as noisy. */
+bool bench_times_noisy(const bench_times_t *times);
 
 typedef void (*bench_body_t)(void *context);
 

@@ -4,6 +4,7 @@
 
 #include "tools/common/tool_figures.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -27,6 +28,28 @@ double tool_median(double *values, int count)
         return 0;
     qsort(values, (size_t)count, sizeof(double), compare_double);
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+/* Of how many values lie below the median the binomial distribution says; a normal one is close to that. */
+tool_interval_t tool_median_interval(const double *sorted, int count)
+{
+    if (count < 1)
+        return (tool_interval_t){0, 0};
+    const int rank = (int)floor(0.5 * count - 0.98 * sqrt(count)); /* from 1 */
+    const int low = rank > 1 ? rank - 1 : 0;
+    return (tool_interval_t){sorted[low], sorted[count - 1 - low]};
+}
+
+bool tool_is_noisy(double median, tool_interval_t interval)
+{
+    static const double widest = 0.1; /* as a share of the median */
+    return interval.high - interval.low > widest * median;
+}
+
+char *tool_figure_text(char *text, size_t text_bytes, int decimals, double value, bool noisy)
+{
+    snprintf(text, text_bytes, "%s%.*f", noisy ? "~" : "", decimals, value);
+    return text;
 }
 
 char *tool_size_text(char *text, size_t text_bytes, size_t bytes)

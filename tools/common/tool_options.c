@@ -82,6 +82,11 @@ static bool take_words(const tool_option_t *option, const char *list)
     return good;
 }
 
+static int argument_of(tool_option_kind_t kind)
+{
+    return kind == TOOL_FLAG ? no_argument : kind == TOOL_OUTPUT ? optional_argument : required_argument;
+}
+
 static bool take_option(const tool_option_t *option, const char *text)
 {
     switch (option->kind) {
@@ -90,6 +95,7 @@ static bool take_option(const tool_option_t *option, const char *text)
     case TOOL_NUMBER: return take_number(option, text);
     case TOOL_POSITIVE: return tool_positive_number(text, option->value);
     case TOOL_SIZE: return tool_option_size(text, option->value) && *(size_t *)option->value > 0;
+    case TOOL_OUTPUT: *(const char **)option->value = text ? text : "-"; return !text || *text != '\0';
     case TOOL_TEXT: *(const char **)option->value = text; return *text != '\0';
     case TOOL_WORD: return option->take(option->value, text);
     case TOOL_WORDS:
@@ -106,8 +112,7 @@ bool tool_options_parse(int argc, char **argv, const tool_option_t *options, siz
     struct option rows[TOOL_OPTIONS_MAX + 1] = {{NULL, 0, NULL, 0}};
     int letter, help = '?';
     for (size_t i = 0; i < count && i < TOOL_OPTIONS_MAX; i++) {
-        rows[i] = (struct option){options[i].name, options[i].kind == TOOL_FLAG ? no_argument : required_argument, NULL,
-                                  FIRST + (int)i};
+        rows[i] = (struct option){options[i].name, argument_of(options[i].kind), NULL, FIRST + (int)i};
         help = strcmp(options[i].name, "help") == 0 ? rows[i].val : help;
     }
     error_text[0] = '\0';

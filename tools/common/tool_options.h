@@ -17,6 +17,7 @@ typedef enum tool_option_kind {
     TOOL_POSITIVE, /* double: above 0 */
     TOOL_SIZE,     /* size_t: bytes such as 4096, 4K or 1M; above 0 */
     TOOL_TEXT,     /* const char *: not empty */
+    TOOL_OUTPUT,   /* const char *: a file's name after an equals sign; without one "-", standard output */
     TOOL_WORD,     /* whatever take() makes of it */
     TOOL_WORDS,    /* words with commas between: take() gets NULL first, to forget the defaults, and then each */
     TOOL_WHOLES,   /* int[room], count: numbers from low to high with commas between */

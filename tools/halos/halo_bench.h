@@ -19,7 +19,7 @@ typedef struct halo_options {
     size_t host_bytes;         /* fields larger than this all together have no rival on the host */
     bench_options_t nccl;      /* as much of them as bench_nccl_init() reads */
     const char *json;
-    bool help;
+    bool help, version;
 } halo_options_t;
 
 typedef struct halo_case {
@@ -32,6 +32,7 @@ typedef struct halo_row {
     halo_case_t what;
     selvage_halo_info_t info;
     double seconds, nccl_s, tuned_s, host_s; /* 0: not measured */
+    bool noisy;                /* the first of them */
     int tuned_channels;
     long bad;                  /* halo cells that are wrong, of all ranks; -1: not looked at */
 } halo_row_t;

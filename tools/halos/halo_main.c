@@ -214,9 +214,12 @@ static void measure_row(halo_bench_t *bench, halo_row_t *row)
     bool possible = row->what.mode == BENCH_WAIT || can_enqueue(bench);
     if (row->what.mode == BENCH_GRAPH)
         possible = possible && bench_graph_open(&graph, capture_halo, &works[BENCH_GRAPH], &work);
-    if (possible)
-        row->seconds = bench_measure(&bench->job, row->what.mode, bench->options.seconds, bench->options.repetitions,
-                                     &work).median_s;
+    if (possible) {
+        const bench_times_t times = bench_measure(&bench->job, row->what.mode, bench->options.seconds,
+                                                  bench->options.repetitions, &work);
+        row->seconds = times.median_s;
+        row->noisy = bench_times_noisy(&times);
+    }
     bench_graph_close(&graph);
     halo_fill(bench);
     wait_halo(bench);
@@ -227,10 +230,11 @@ static void measure_row(halo_bench_t *bench, halo_row_t *row)
 
 /* --- tables ------------------------------------------------------------------------------------------------------- */
 
-static void print_time(double seconds)
+static void print_time(double seconds, bool noisy)
 {
+    char text[24];
     if (seconds > 0)
-        printf(" %10.1f", seconds * 1e6);
+        printf(" %10s", tool_figure_text(text, sizeof text, 1, seconds * 1e6, noisy));
     else
         printf(" %10s", "-");
 }
@@ -254,7 +258,8 @@ static void print_header(const halo_bench_t *bench)
            (long long)bench->place.surface_cells_in_rank_order);
     if (!bench->nccl.ready)
         printf("no NCCL or RCCL: %s\n", bench->nccl.why_not);
-    printf("times in us, rival / selvage in the last columns\n%5s %5s %6s %8s %6s %6s %10s %8s %10s %10s %10s %7s %7s "
+    printf("times in us, rival / selvage in the last columns; ~: noise of more than a tenth\n");
+    printf("%5s %5s %6s %8s %6s %6s %10s %8s %10s %10s %10s %7s %7s "
            "%7s\n", "edge", "width", "fields", "MiB", "check", "mode", "selvage", "GB/s", "by hand", "tuned", "on host",
            "hand", "tuned", "host");
 }
@@ -265,11 +270,11 @@ static void print_row(const halo_row_t *row)
     printf("%5d %5d %6d %8.2f %6s %6s", row->what.edge, row->what.width, row->what.fields,
            (double)row->info.bytes_sent / (1 << 20), row->what.checksum ? "on" : "off",
            bench_mode_name(row->what.mode));
-    print_time(row->seconds);
+    print_time(row->seconds, row->noisy);
     printf(" %8.1f", gbs);
-    print_time(row->nccl_s);
-    print_time(row->tuned_s);
-    print_time(row->host_s);
+    print_time(row->nccl_s, false);
+    print_time(row->tuned_s, false);
+    print_time(row->host_s, false);
     print_ratio(row->nccl_s, row->seconds);
     print_ratio(row->tuned_s, row->seconds);
     print_ratio(row->host_s, row->seconds);
@@ -301,7 +306,7 @@ static void usage(FILE *stream)
           "  --reorder       blocks that are neighbours go to ranks of one node, where that helps\n"
           "  --nccl FILE     library to compare with; no: none\n"
           "  --json FILE     write the rows as JSON too\n"
-          "  --help\n", stream);
+          "  --help --version\n", stream);
 }
 
 static bool parse(int argc, char **argv, halo_options_t *options, char *error_text, size_t error_bytes)
@@ -326,6 +331,7 @@ static bool parse(int argc, char **argv, halo_options_t *options, char *error_te
         {"nccl", TOOL_TEXT, .value = &options->nccl.nccl},
         {"json", TOOL_TEXT, .value = &options->json},
         {"help", TOOL_FLAG, .value = &options->help},
+        {"version", TOOL_FLAG, .value = &options->version},
     };
     const bool understood =
         tool_options_parse(argc, argv, table, sizeof table / sizeof *table, NULL, error_text, error_bytes);
@@ -404,18 +410,31 @@ static int run(halo_bench_t *bench)
     return bad ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+static int answer_without_mpi(const halo_options_t *options)
+{
+    if (tool_launcher_rank() != 0)
+        return EXIT_SUCCESS;
+    if (options->help)
+        usage(stdout);
+    else
+        printf("selvage-halos %s\n", selvage_version(NULL, NULL, NULL));
+    return EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
     static halo_bench_t bench;
     char error[160];
     int code = EXIT_USAGE;
-    const bool understood = parse(argc, argv, &bench.options, error, sizeof error), launched = tool_is_launched();
-    if (tool_launcher_rank() == 0 && !understood)
-        fprintf(stderr, "selvage-halos: %s\n", error);
-    if (tool_launcher_rank() == 0 && (!understood || bench.options.help))
-        usage(understood ? stdout : stderr);
-    if (understood ? bench.options.help : !launched)
-        return understood ? EXIT_SUCCESS : EXIT_USAGE;
+    const bool understood = parse(argc, argv, &bench.options, error, sizeof error);
+    if (understood && (bench.options.help || bench.options.version))
+        return answer_without_mpi(&bench.options);
+    if (tool_launcher_rank() == 0 && !understood) {
+        usage(stderr);
+        fprintf(stderr, "\nselvage-halos: %s\n", error);
+    }
+    if (!understood && !tool_is_launched())
+        return EXIT_USAGE;
     tool_job_init(&bench.job, "selvage-halos", &argc, &argv);
     if (understood)
         code = run(&bench);

@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/common/tool_options.h"
 #include "tools/info/info_print.h"
@@ -13,7 +14,8 @@
 enum { EXIT_USAGE = 2 };
 
 typedef struct options {
-    bool settings, json, help, version;
+    bool settings, help, version;
+    const char *json; /* a file, or - */
 } options_t;
 
 static void usage(FILE *stream)
@@ -21,9 +23,9 @@ static void usage(FILE *stream)
     fputs("usage: [mpirun -n N] selvage-info [options]\n"
           "Prints what Selvage finds on this machine and in this job: how it was built, the MPI, the devices and why\n"
           "others are not here, each rank's device and what is close to it, the route between each two ranks, and\n"
-          "every setting with its value and source.\n\n"
-          "  --settings       the settings only; needs no MPI\n"
-          "  --json           JSON instead of text\n"
+          "the settings that are not the default.\n\n"
+          "  --settings       every setting, with its value, source, range and meaning, and no more; needs no MPI\n"
+          "  --json [FILE]    JSON, into the file or instead of the text\n"
           "  --help --version\n\n"
           "Exit status: 0, 1 if a rank has no device, no communicator can be made or a setting is refused, 2 for a\n"
           "wrong command line.\n",
@@ -35,19 +37,36 @@ static bool parse(int argc, char **argv, options_t *options_out, char *error_tex
     options_t options = {0};
     const tool_option_t table[] = {
         {"settings", TOOL_FLAG, .value = &options.settings},
-        {"json", TOOL_FLAG, .value = &options.json},
+        {"json", TOOL_OUTPUT, .value = &options.json},
         {"help", TOOL_FLAG, .value = &options.help},
         {"version", TOOL_FLAG, .value = &options.version},
     };
-    const bool understood =
-        tool_options_parse(argc, argv, table, sizeof table / sizeof *table, NULL, error_text, error_bytes);
+    int first = argc;
+    bool understood =
+        tool_options_parse(argc, argv, table, sizeof table / sizeof *table, &first, error_text, error_bytes);
+    if (understood && options.json && strcmp(options.json, "-") == 0 && first < argc)
+        options.json = argv[first++]; /* --json FILE, as with the other tools */
+    if (understood && first < argc) {
+        snprintf(error_text, error_bytes, "unexpected argument '%.80s'", argv[first]);
+        understood = false;
+    }
     *options_out = options;
     return understood;
 }
 
 static bool print(const options_t *options, const info_job_t *info)
 {
-    return options->json ? info_print_json(stdout, info) : info_print_text(stdout, info);
+    if (!options->json)
+        return info_print_text(stdout, info);
+    if (strcmp(options->json, "-") == 0)
+        return info_print_json(stdout, info);
+    FILE *file = fopen(options->json, "w");
+    bool good = file && info_print_json(file, info);
+    if (file && fclose(file) != 0)
+        good = false;
+    if (!file)
+        fprintf(stderr, "selvage-info: %s cannot be written\n", options->json);
+    return good && (!info || info_print_text(stdout, info));
 }
 
 static int answer_without_mpi(const options_t *options)
@@ -65,8 +84,8 @@ static int answer_without_mpi(const options_t *options)
 
 static int explain(const char *error)
 {
-    fprintf(stderr, "selvage-info: %s\n", error);
     usage(stderr);
+    fprintf(stderr, "\nselvage-info: %s\n", error);
     return EXIT_USAGE;
 }
 

@@ -181,6 +181,32 @@ static void print_reasons(FILE *file, const info_job_t *info)
                 counts[i] == 1 ? ": " : "s:", reasons[i]);
 }
 
+typedef struct changed {
+    FILE *file;
+    int all, shown;
+} changed_t;
+
+static void print_changed(void *arg, const selvage_setting_t *setting)
+{
+    changed_t *changed = arg;
+    changed->all++;
+    if (strcmp(setting->source, "default") == 0)
+        return;
+    fprintf(changed->file, changed->shown++ ? "" : "settings that were set\n");
+    fprintf(changed->file, "  %-28s %-12s default %-8s %s\n", setting->name, or_dash(setting->value),
+            or_dash(setting->default_value), setting->text);
+}
+
+static bool print_changes(FILE *file)
+{
+    changed_t changed = {.file = file};
+    if (selvage_config_visit(print_changed, &changed) != SELVAGE_SUCCESS)
+        return false;
+    fprintf(file, "%s%d of %d settings have their default; --settings shows all\n", changed.shown ? "  " : "settings: ",
+            changed.all - changed.shown, changed.all);
+    return fflush(file) == 0 && !ferror(file);
+}
+
 bool info_print_text(FILE *file, const info_job_t *info)
 {
     if (info) {
@@ -198,7 +224,7 @@ bool info_print_text(FILE *file, const info_job_t *info)
         }
         fputc('\n', file);
     }
-    const bool shown = selvage_config_print(file) == SELVAGE_SUCCESS;
+    const bool shown = info ? print_changes(file) : selvage_config_print(file) == SELVAGE_SUCCESS;
     if (!shown)
         fprintf(file, "settings: %s\n", selvage_error_detail());
     return shown;

@@ -2,7 +2,7 @@
 /*
  * selvage-kernels: how fast the kernels move and sum memory, against a kernel that only reads it and against the
  * device's own copy, in one run. One process, one device, one thread; the host takes the time of many launches in a row
- * and the median of several such series. Unlike the other tools it sees inside the library; it is not installed.
+ * and the median of several such series. Unlike the other tools it sees inside the library, which it holds itself.
  *
  * Every kernel's result is checked as well: a wrong one is fast for the wrong reason.
  */
@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <selvage/version.h>
+
 #include "base/base_clock.h"
 #include "base/base_config.h"
-#include "base/base_parse.h"
+#include "tools/common/tool_options.h"
 #include "tools/kernels/kernel_bench.h"
 #include "kernels/pack_plan.h"
 
@@ -279,31 +281,38 @@ static void release(bench_t *b)
     dev->ops->close(dev);
 }
 
-static int usage(void)
+static void usage(FILE *stream)
 {
-    fprintf(stderr, "usage: selvage-kernels [--bytes SIZE] [--seconds PER_LINE] [--blocks N]...\n"
-                    "Bandwidth of the kernels on the device of SELVAGE_DEVICE: GB/s of payload, GB/s that memory\n"
-                    "reads and writes (strided sides in sectors of 32 bytes), and its share of the rival's: the\n"
-                    "read-only sum for kernels that only read, the device's copy for the others. All faces of a\n"
-                    "cube, in cubes that take turns so that they are in no cache, are beside their bound as well: a\n"
-                    "kernel that touches the same bytes and does nothing else, in its fastest launch. SIZE is a\n"
-                    "multiple of 1M, 4G unless given (16M on soft), of each of two buffers; cubes have memory of\n"
-                    "their own. --blocks, instead of the library's choice, makes a table for each N.\n");
-    return 2;
+    fputs("usage: selvage-kernels [options]\n"
+          "Bandwidth of the kernels on the device of SELVAGE_DEVICE: GB/s of payload, GB/s that memory reads and\n"
+          "writes (strided sides in sectors of 32 bytes), and its share of the rival's: the read-only sum for kernels\n"
+          "that only read, the device's copy for the others. All faces of a cube, in cubes that take turns so that\n"
+          "they are in no cache, are beside their bound as well: a kernel that touches the same bytes and does\n"
+          "nothing else, in its fastest launch.\n\n"
+          "  --memory B     of each of two buffers, a multiple of 1M (default 4G, on the software device 16M); cubes\n"
+          "                 have memory of their own\n"
+          "  --seconds S    time for each figure (default 0.2)\n"
+          "  --blocks LIST  a table for each number of blocks, instead of the library's choice\n"
+          "  --help --version\n",
+          stream);
 }
 
-static int read_option(options_t *options, const char *name, const char *value)
+static bool parse(int argc, char **argv, options_t *options, char *error_text, size_t error_bytes)
 {
-    int64_t blocks;
-    if (strcmp(name, "--bytes") == 0)
-        return sv_parse_bytes(value, &options->bytes) && options->bytes && options->bytes % CHUNK_BYTES == 0;
-    if (strcmp(name, "--seconds") == 0)
-        return sv_parse_real(value, &options->seconds) && options->seconds >= 0 && options->seconds <= 60;
-    if (strcmp(name, "--blocks") != 0 || !sv_parse_int(value, &blocks) || blocks < 1 || blocks > 65535 ||
-        options->nblocks == BLOCKS_MAX)
-        return 0;
-    options->blocks[options->nblocks++] = (unsigned)blocks;
-    return 1;
+    const tool_option_t table[] = {
+        {"memory", TOOL_SIZE, .value = &options->bytes},
+        {"bytes", TOOL_SIZE, .value = &options->bytes}, /* its former name */
+        {"seconds", TOOL_NUMBER, .value = &options->seconds, .low = 0, .high = 60},
+        {"blocks", TOOL_WHOLES, .value = options->blocks, .low = 1, .high = 65535, .count = &options->nblocks,
+         .room = BLOCKS_MAX},
+        {"help", TOOL_FLAG, .value = &options->help},
+        {"version", TOOL_FLAG, .value = &options->version},
+    };
+    if (!tool_options_parse(argc, argv, table, sizeof table / sizeof *table, NULL, error_text, error_bytes))
+        return false;
+    if (options->bytes % CHUNK_BYTES != 0)
+        snprintf(error_text, error_bytes, "--memory is no multiple of 1M");
+    return error_text[0] == '\0';
 }
 
 static const char *environment(void *arg, const char *name)
@@ -312,27 +321,41 @@ static const char *environment(void *arg, const char *name)
     return getenv(name);
 }
 
+static int measure(bench_t *b)
+{
+    const options_t *options = b->options;
+    sv_config_t config;
+    bench_must(sv_config_load(environment, NULL, &config), "configuration");
+    bench_must(sv_device_open(NULL, &config, &b->dev), "device");
+    int soft = strcmp(b->dev->ops->name, "soft") == 0;
+    b->bytes = options->bytes ? options->bytes : soft ? UINT64_C(16) << 20 : UINT64_C(4) << 30;
+    printf("device %s %s, two buffers of %llu MiB\n", b->dev->ops->name, b->dev->model,
+           (unsigned long long)b->bytes >> 20);
+    allocate(b);
+    for (int i = 0; i < options->nblocks || i == 0; i++) {
+        b->blocks = (unsigned)options->blocks[i];
+        printf("\n%u blocks\n", b->blocks ? b->blocks : sv_kernel_blocks(b->dev, b->bytes));
+        measure_all(b);
+    }
+    release(b);
+    return b->wrong ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
     options_t options = {.seconds = 0.2};
     bench_t b = {.options = &options};
-    sv_config_t config;
-
-    for (int i = 1; i < argc; i += 2)
-        if (i + 1 == argc || !read_option(&options, argv[i], argv[i + 1]))
-            return usage();
-    bench_must(sv_config_load(environment, NULL, &config), "configuration");
-    bench_must(sv_device_open(NULL, &config, &b.dev), "device");
-    int soft = strcmp(b.dev->ops->name, "soft") == 0;
-    b.bytes = options.bytes ? options.bytes : soft ? UINT64_C(16) << 20 : UINT64_C(4) << 30;
-    printf("device %s %s, two buffers of %llu MiB\n", b.dev->ops->name, b.dev->model,
-           (unsigned long long)b.bytes >> 20);
-    allocate(&b);
-    for (unsigned i = 0; i < options.nblocks || i == 0; i++) {
-        b.blocks = options.blocks[i];
-        printf("\n%u blocks\n", b.blocks ? b.blocks : sv_kernel_blocks(b.dev, b.bytes));
-        measure_all(&b);
+    char error[160];
+    if (!parse(argc, argv, &options, error, sizeof error)) {
+        usage(stderr);
+        fprintf(stderr, "\nselvage-kernels: %s\n", error);
+        return 2;
     }
-    release(&b);
-    return b.wrong ? 1 : 0;
+    if (!options.help && !options.version)
+        return measure(&b);
+    if (options.help)
+        usage(stdout);
+    else
+        printf("selvage-kernels %s\n", selvage_version(NULL, NULL, NULL));
+    return 0;
 }

@@ -8,10 +8,11 @@
 enum { SECTOR_BYTES = 32, BLOCKS_MAX = 16 };
 
 typedef struct options {
-    uint64_t bytes;               /* of each of the two buffers; 0: by device */
-    double seconds;               /* for each line of the table */
-    unsigned blocks[BLOCKS_MAX];  /* 0: what the library would take */
-    unsigned nblocks;
+    size_t bytes;                 /* of each of two buffers; 0: what suits the device */
+    double seconds;               /* of a figure */
+    int blocks[BLOCKS_MAX];
+    int nblocks;
+    bool help, version;
 } options_t;
 
 typedef struct bench {

@@ -50,9 +50,9 @@ static void usage(FILE *stream)
           "N is 2 on the software device, and any number from 2 on GPUs.\n"
           "  --d2h-gbs X   modelled bandwidth device to host, GB/s, of the software device (default 0.25)\n"
           "  --h2d-gbs X   modelled bandwidth host to device (default 0.25)\n"
-          "  --route R     peer, shared, staged (the default) or what else there is\n"
+          "  --routes R    one of peer, shared, staged (the default) or what else there is\n"
           "  --packets P   packets each way (default 8)\n"
-          "  --bytes B     size of a packet (default 4M)\n"
+          "  --sizes B     of a packet, one size (default 4M)\n"
           "  --repetitions R  of which the median counts (default 5)\n"
           "  --json FILE   write the figures as JSON; - is standard output instead of the table\n"
           "  --judge       exit with 1 if a ratio misses its target\n"
@@ -89,8 +89,9 @@ static bool parse(int argc, char **argv, overlap_options_t *options, char *error
         {"d2h-gbs", TOOL_WORD, .value = &options->d2h_gbs, .take = take_link_speed},
         {"h2d-gbs", TOOL_WORD, .value = &options->h2d_gbs, .take = take_link_speed},
         {"packets", TOOL_WHOLE, .value = &options->packets, .low = 1, .high = SMOKE_PATTERN_PACKETS_MAX},
-        {"bytes", TOOL_SIZE, .value = &options->bytes},
-        {"route", TOOL_WORD, .value = &options->route, .take = take_route},
+        {"sizes", TOOL_SIZE, .value = &options->bytes},
+        {"bytes", TOOL_SIZE, .value = &options->bytes}, /* its former name */
+        {"routes", TOOL_WORD, .value = &options->route, .take = take_route},
         {"repetitions", TOOL_WHOLE, .value = &options->repeats, .low = 1, .high = REPEATS_MAX},
         {"repeats", TOOL_WHOLE, .value = &options->repeats, .low = 1, .high = REPEATS_MAX}, /* its former name */
         {"json", TOOL_TEXT, .value = &options->json},
@@ -295,8 +296,8 @@ static int answer_without_mpi(const overlap_options_t *options)
 
 static int explain(const char *text)
 {
-    fprintf(stderr, "selvage-overlap: %s\n", text);
     usage(stderr);
+    fprintf(stderr, "\nselvage-overlap: %s\n", text);
     return EXIT_USAGE;
 }
 

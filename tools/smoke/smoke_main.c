@@ -26,9 +26,9 @@ static int answer_without_mpi(const smoke_options_t *options)
 
 static int explain(const char *text, bool usage)
 {
-    fprintf(stderr, "selvage-smoke: %s\n", text);
     if (usage)
         smoke_options_usage(stderr);
+    fprintf(stderr, "%sselvage-smoke: %s\n", usage ? "\n" : "", text);
     return EXIT_USAGE;
 }
 

@@ -60,6 +60,7 @@ void smoke_report_head(smoke_report_t *report, const smoke_run_t *run)
     const tool_job_t *job = &run->job;
     if (!report->table)
         return;
+    report->soft = run->soft;
     tool_mpi_name(mpi, sizeof mpi);
     fprintf(report->table, "selvage-smoke %s: %d rank%s on %d host%s, %d core%s a host, device %s, %s%s\n",
             selvage_version(NULL, NULL, NULL), job->size, job->size == 1 ? "" : "s", job->hosts,
@@ -115,7 +116,7 @@ void smoke_report_row(smoke_report_t *report, const smoke_row_t *row)
         fprintf(report->table, "%10s  %-7s %7s %9s  %16s %9s %6s  n/a: %s\n", "-", selvage_route_name(row->route), "-",
                 "-", "-", "-", "-", row->reason[0] ? row->reason : "not available here");
     } else {
-        if (slowest && row->share_of_leg >= 0)
+        if (slowest && row->share_of_leg >= 0 && !report->soft)
             snprintf(leg, sizeof leg, "%.0f %% of %s", 100 * row->share_of_leg, slowest->label);
         fprintf(report->table, "%10s  %-7s %7d %9.3f  %16s %9s %6" PRIu64 "  %s\n",
                 tool_size_text(size, sizeof size, row->bytes), selvage_route_name(row->route), row->packets, row->gbs,

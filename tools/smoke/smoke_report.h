@@ -17,6 +17,7 @@ typedef struct smoke_report {
     FILE *terminal;       /* for the progress line; NULL: none */
     double quiet_until_s; /* the progress line is left alone until then */
     bool progress_shown;
+    bool soft;            /* of its legs the table says nothing, for they are no links */
 } smoke_report_t;
 
 /* Opens the JSON file. False, on rank 0, if it cannot be written. */

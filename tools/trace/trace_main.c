@@ -205,6 +205,13 @@ static int print_file(const char *path, const trace_options_t *options)
     return good && fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+static int explain(const char *text)
+{
+    usage(stderr);
+    fprintf(stderr, "\nselvage-trace: %s\n", text);
+    return EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
     trace_options_t options = {.top = 12};
@@ -215,9 +222,7 @@ int main(int argc, char **argv)
     char error[256];
     int first = argc;
     if (!tool_options_parse(argc, argv, rows, sizeof rows / sizeof rows[0], &first, error, sizeof error)) {
-        fprintf(stderr, "selvage-trace: %s\n", error);
-        usage(stderr);
-        return EXIT_USAGE;
+        return explain(error);
     }
     if (options.help) {
         usage(stdout);
@@ -228,9 +233,7 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     }
     if (first != argc - 1) {
-        fprintf(stderr, "selvage-trace: it takes one file\n");
-        usage(stderr);
-        return EXIT_USAGE;
+        return explain("it takes one file");
     }
     return print_file(argv[first], &options);
 }

@@ -55,8 +55,10 @@ static void soft_stream_destroy_op(sv_device_t *dev, void *stream)
 
 static selvage_status_t soft_stream_sync_op(sv_device_t *dev, void *stream)
 {
-    SV_TRY(soft_refuse_captured(soft_stream_of(dev, stream), "synchronisation"));
-    soft_stream_sync(soft_stream_of(dev, stream));
+    soft_stream_t *found;
+    SV_TRY(soft_stream_find(dev, stream, &found));
+    SV_TRY(soft_refuse_captured(found, "synchronisation"));
+    soft_stream_sync(found);
     return SELVAGE_SUCCESS;
 }
 
@@ -141,6 +143,7 @@ selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)
     dev->base.count = 1;
     snprintf(dev->base.model, sizeof dev->base.model, "software device on CPU threads");
     dev->inlined = !SOFT_THREADS || config->soft_mode == SV_CONFIG_SOFT_INLINE;
+    dev->adapts = !dev->inlined && config->soft_mode == SV_CONFIG_SOFT_AUTO;
     dev->base.kernels_wait = !dev->inlined;
     dev->base.shows_stores = true;
     soft_link_init(&dev->link[SV_COPY_D2H], config->soft_d2h_gbs, config->soft_d2h_us);

@@ -41,15 +41,9 @@ void soft_progress_release(unsigned id)
     pthread_mutex_unlock(&progress_lock);
 }
 
-static bool is_done(const soft_progress_t *progress, uint64_t position)
-{
-    /* Partner: the release in soft_progress_advance(). */
-    return atomic_load_explicit(&progress->done, memory_order_acquire) >= position;
-}
-
 void soft_progress_advance(soft_progress_t *progress, uint64_t done)
 {
-    /* Everything the operation wrote, to whoever sees it complete. Partner: the acquire in is_done(). */
+    /* Everything the operation wrote, to whoever sees it complete. Partner: the acquire in soft_progress_is_done(). */
     atomic_store_explicit(&progress->done, done, memory_order_release);
     soft_park_post(&progress->park);
 }
@@ -62,7 +56,7 @@ typedef struct progress_wait {
 static bool progress_ready(const void *arg)
 {
     const progress_wait_t *wait = arg;
-    return is_done(wait->progress, wait->position);
+    return soft_progress_is_done(wait->progress, wait->position);
 }
 
 void soft_progress_wait(soft_progress_t *progress, uint64_t position)
@@ -95,7 +89,8 @@ void soft_event_destroy(sv_device_t *dev, sv_event_t *event)
 
 selvage_status_t soft_event_record(sv_device_t *dev, sv_event_t *event, void *handle)
 {
-    const soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     uint64_t mark = 0;
     SV_TRY(soft_refuse_captured(stream, "an event"));
     /* The caller's own operations precede this load in his program, so that relaxed is enough for them. */
@@ -110,17 +105,19 @@ selvage_status_t soft_event_query(sv_device_t *dev, sv_event_t *event)
 {
     (void)dev;
     uint64_t mark = atomic_load_explicit(&event->mark, memory_order_relaxed);
-    return is_done(mark_progress(mark), mark_position(mark)) ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
+    return soft_progress_is_done(mark_progress(mark), mark_position(mark)) ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
 selvage_status_t soft_stream_query(sv_device_t *dev, void *handle)
 {
-    const soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     SV_TRY(soft_refuse_captured(stream, "a query"));
     /* As in soft_event_record(). */
-    return stream->inlined || is_done(stream->progress, atomic_load_explicit(&stream->tail, memory_order_relaxed))
-               ? SELVAGE_SUCCESS
-               : SELVAGE_IN_PROGRESS;
+    if (stream->inlined)
+        return SELVAGE_SUCCESS;
+    const uint64_t tail = atomic_load_explicit(&stream->tail, memory_order_relaxed);
+    return soft_progress_is_done(stream->progress, tail) ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
 static void run_wait(soft_stream_t *stream, const soft_op_t *op)
@@ -131,12 +128,13 @@ static void run_wait(soft_stream_t *stream, const soft_op_t *op)
 
 selvage_status_t soft_stream_wait_event(sv_device_t *dev, void *handle, sv_event_t *event)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     uint64_t mark = atomic_load_explicit(&event->mark, memory_order_relaxed);
     soft_progress_t *progress = mark_progress(mark);
     SV_TRY(soft_refuse_captured(stream, "a wait"));
     /* What is complete already, or comes earlier in the same stream, needs no waiting. */
-    if (is_done(progress, mark_position(mark)) || progress == stream->progress)
+    if (soft_progress_is_done(progress, mark_position(mark)) || progress == stream->progress)
         return SELVAGE_SUCCESS;
     if (stream->inlined) {
         soft_progress_wait(progress, mark_position(mark));
@@ -144,6 +142,7 @@ selvage_status_t soft_stream_wait_event(sv_device_t *dev, void *handle, sv_event
     }
     soft_op_t *op = soft_op_begin(stream);
     op->run = run_wait;
+    op->brief = false;
     op->u.wait.progress = progress;
     op->u.wait.position = mark_position(mark);
     soft_op_publish(stream, op);

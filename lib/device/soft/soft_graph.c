@@ -56,7 +56,8 @@ selvage_status_t soft_refuse_captured(const soft_stream_t *stream, const char *c
 
 selvage_status_t soft_graph_begin(sv_device_t *dev, void *handle)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     void *block = NULL;
     if (stream->capture)
         return sv_error(SELVAGE_ERR_DEVICE, "soft: the stream is being captured already");
@@ -69,7 +70,8 @@ selvage_status_t soft_graph_begin(sv_device_t *dev, void *handle)
 
 selvage_status_t soft_graph_end(sv_device_t *dev, void *handle, void **graph_out)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     soft_graph_t *graph = stream->capture;
     if (!graph)
         return sv_error(SELVAGE_ERR_DEVICE, "soft: the stream is not being captured");
@@ -85,13 +87,15 @@ selvage_status_t soft_graph_end(sv_device_t *dev, void *handle, void **graph_out
 selvage_status_t soft_graph_launch(sv_device_t *dev, void *graph_handle, void *handle)
 {
     const soft_graph_t *graph = graph_handle;
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     SV_TRY(soft_refuse_captured(stream, "a graph launch"));
     if (graph->blocks_max > 1 && !stream->inlined)
         SV_TRY(soft_helpers_grow(stream, graph->blocks_max - 1));
     for (const soft_node_t *node = graph->first; node; node = node->next) {
         soft_op_t *op = soft_op_begin(stream);
         op->run = node->op.run;
+        op->brief = node->op.brief;
         memcpy(&op->u, &node->op.u, sizeof op->u);
         soft_op_publish(stream, op);
     }
@@ -112,5 +116,6 @@ void soft_graph_destroy(sv_device_t *dev, void *graph_handle)
 
 bool soft_stream_is_capturing(sv_device_t *dev, void *handle)
 {
-    return soft_stream_of(dev, handle)->capture != NULL;
+    soft_stream_t *stream;
+    return soft_stream_find(dev, handle, &stream) == SELVAGE_SUCCESS && stream->capture != NULL;
 }

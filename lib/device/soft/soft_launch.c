@@ -123,7 +123,8 @@ void soft_helpers_destroy(soft_stream_t *stream)
 selvage_status_t soft_launch(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
                              unsigned nblocks, void *handle)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     if (arg_bytes > SV_KERNEL_ARG_BYTES || nblocks == 0 || nblocks > SOFT_BLOCKS_MAX)
         return sv_error(SELVAGE_ERR_DEVICE, "soft: kernel %s cannot be launched with %zu bytes of arguments, %u blocks",
                         kernel->name, arg_bytes, nblocks);
@@ -133,6 +134,7 @@ selvage_status_t soft_launch(sv_device_t *dev, const sv_kernel_t *kernel, const 
         SV_TRY(soft_helpers_grow(stream, nblocks - 1));
     soft_op_t *op = soft_op_begin(stream);
     op->run = nblocks == 1 ? run_one : run_blocks;
+    op->brief = nblocks == 1 && kernel->is_brief && kernel->is_brief(arg);
     op->u.kernel.body = kernel->soft;
     op->u.kernel.nblocks = nblocks;
     if (arg_bytes)

@@ -12,7 +12,11 @@
 
 #include "base/base_atomic.h"
 #include "base/base_clock.h"
+#include "base/base_status.h"
 #include "device/soft/soft_priv.h"
+
+/* Up to here a copy or a fill takes no longer than waking the worker where threads outnumber cores. */
+enum { BRIEF_BYTES = 128 << 10 };
 
 void soft_link_init(soft_link_t *link, double gbs, double latency_us)
 {
@@ -56,10 +60,12 @@ static void run_modelled_copy(soft_stream_t *stream, const soft_op_t *op)
 selvage_status_t soft_copy_async(sv_device_t *dev, void *dst, const void *src, size_t bytes, sv_copy_kind_t kind,
                                  void *handle)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     soft_link_t *link = &((soft_device_t *)dev)->link[kind];
     soft_op_t *op = soft_op_begin(stream);
     op->run = link->modelled ? run_modelled_copy : run_copy;
+    op->brief = !link->modelled && bytes <= BRIEF_BYTES;
     op->u.copy.dst = dst;
     op->u.copy.src = src;
     op->u.copy.bytes = bytes;
@@ -78,9 +84,11 @@ static void run_fill(soft_stream_t *stream, const soft_op_t *op)
 
 selvage_status_t soft_fill_async(sv_device_t *dev, void *dst, int value, size_t bytes, void *handle)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     soft_op_t *op = soft_op_begin(stream);
     op->run = run_fill;
+    op->brief = bytes <= BRIEF_BYTES;
     op->u.fill.dst = dst;
     op->u.fill.bytes = bytes;
     op->u.fill.value = value;
@@ -97,9 +105,11 @@ static void run_signal(soft_stream_t *stream, const soft_op_t *op)
 
 selvage_status_t soft_signal_async(sv_device_t *dev, uint64_t *word, uint64_t value, void *handle)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     soft_op_t *op = soft_op_begin(stream);
     op->run = run_signal;
+    op->brief = true;
     op->u.signal.word = word;
     op->u.signal.value = value;
     soft_op_publish(stream, op);
@@ -114,9 +124,11 @@ static void run_delay(soft_stream_t *stream, const soft_op_t *op)
 
 selvage_status_t soft_delay_async(sv_device_t *dev, double us, void *handle)
 {
-    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_stream_t *stream;
+    SV_TRY(soft_stream_find(dev, handle, &stream));
     soft_op_t *op = soft_op_begin(stream);
     op->run = run_delay;
+    op->brief = false;
     op->u.delay.ns = us > 0 ? (uint64_t)(us * 1e3) : 0;
     op->u.delay.enqueued_ns = sv_clock_ns();
     soft_op_publish(stream, op);

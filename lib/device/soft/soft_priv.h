@@ -10,7 +10,11 @@
  *   query compares, a waiting stream carries the mark by value. So an event may be destroyed or recorded again while
  *   streams still wait for what it said.
  * - All hand-over goes through C11 atomics; sleeping threads park on a futex, and are woken only if they sleep.
+ * - Streams lie in one static table, too, so that a handle of one that was destroyed is told from a live one, for as
+ *   long as its place is not taken again.
  * - In inline mode there are no threads: an operation is executed by the call that enqueues it, and marks are 0.
+ * - A device that adapts does the same with what is brief, where threads outnumber cores, for as long as the stream has
+ *   nothing else to do: handing it to the worker would take longer than doing it. Its position is claimed as ever.
  */
 #ifndef SV_SOFT_PRIV_H
 #define SV_SOFT_PRIV_H
@@ -82,6 +86,7 @@ typedef struct soft_graph soft_graph_t;
 typedef struct soft_device {
     sv_device_t base;
     bool inlined;
+    bool adapts;
     soft_stream_t *default_stream;
     soft_link_t link[SV_COPY_KINDS];
 } soft_device_t;
@@ -91,6 +96,7 @@ typedef struct soft_op {
     _Alignas(64) _Atomic uint64_t state; /* twice the lap: free for that lap; one more: filled */
     uint64_t position;
     void (*run)(soft_stream_t *stream, const struct soft_op *op);
+    bool brief;                    /* it waits for nobody, and takes no longer than handing it over */
     union {
         struct {
             void *dst;
@@ -139,15 +145,16 @@ typedef struct soft_helper {
 
 struct soft_stream {
     soft_device_t *dev;
-    sv_list_t link;                  /* among the process's streams with workers */
+    _Atomic bool alive;              /* it was created and not destroyed yet */
+    sv_list_t link;                  /* among streams with workers; dead: among the places to take again */
     bool inlined;
     soft_graph_t *capture;           /* what is enqueued goes there in place of the ring; NULL: it is executed */
     unsigned id;                     /* of its progress word */
     soft_progress_t *progress;
     soft_op_t *ops;                  /* SOFT_RING_OPS, one if inlined; owned */
     uint64_t begin;                  /* position of the first operation */
-    uint64_t head;                   /* of the worker alone */
-    uint64_t before_ns, over_ns;     /* when the last modelled operation, and this one, is over; 0: not modelled */
+    _Atomic uint64_t head;           /* stored by who executed the operation before it */
+    uint64_t before_ns, over_ns;     /* likewise; when the last modelled operation and this one are over; 0: none */
     pthread_t thread;
     pthread_mutex_t grow;            /* of the list of helpers; taken by launches of several blocks only */
     soft_helper_t *helpers;          /* block 1 first; owned; only appended to */
@@ -159,22 +166,26 @@ struct soft_stream {
     soft_park_t finished;            /* where the worker waits for the helpers */
 };
 
-/* Stream of a native handle; NULL is the device's default stream. */
-static inline soft_stream_t *soft_stream_of(sv_device_t *dev, void *handle)
-{
-    return handle ? handle : ((soft_device_t *)dev)->default_stream;
-}
+/* Stream of a native handle; NULL is the device's default stream. ERR_DEVICE if it was destroyed, or is none. */
+selvage_status_t soft_stream_find(sv_device_t *dev, void *handle, soft_stream_t **stream_out);
 
 /* Claims the next operation of the ring, waiting if it is full; the caller fills it and publishes it. */
 soft_op_t *soft_op_begin(soft_stream_t *stream);
 void soft_op_publish(soft_stream_t *stream, soft_op_t *op);
 
 selvage_status_t soft_stream_create(soft_device_t *dev, soft_stream_t **stream_out);
-/* Waits for the stream's work. Accepts NULL. */
+/* Waits for the stream's work. Accepts NULL, and what is no live stream. */
 void soft_stream_destroy(soft_stream_t *stream);
 void soft_stream_sync(soft_stream_t *stream);
 /* Waits for all streams of the process. Its software devices are one device, as several handles of a GPU are. */
 selvage_status_t soft_device_sync(sv_device_t *dev);
+
+/* Whether everything of the stream below the position is complete; then its memory is visible to the caller. */
+static inline bool soft_progress_is_done(const soft_progress_t *progress, uint64_t position)
+{
+    /* Partner: the release in soft_progress_advance(). */
+    return atomic_load_explicit(&progress->done, memory_order_acquire) >= position;
+}
 
 /* Progress words. The position is where the new owner begins. SELVAGE_ERR_DEVICE if all are taken. */
 selvage_status_t soft_progress_acquire(unsigned *id_out, soft_progress_t **progress_out);

@@ -7,17 +7,77 @@
  * So a ring of zeros is empty, and a short-lived stream touches few of its pages. Several producers claim positions by
  * compare-and-swap. Nothing here allocates, locks or logs between create and destroy. A full ring makes the producer
  * wait, as on a GPU.
+ *
+ * On a device that adapts and is oversubscribed, a producer executes its operation itself, if that is brief and
+ * everything before it is complete. Its slot then is never filled, so that the worker leaves it alone; who comes after
+ * it waits for the head, which the producer moves on.
  */
+#include <string.h>
+
 #include "base/base_atomic.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "device/soft/soft_priv.h"
 
-/* Every stream that has a worker, for whoever waits for the device as a whole. */
+/* A place is taken again only after so many others were given back, so that stale handles are noticed for a while. */
+enum { PLACES_RESTING = 16 };
+
+/* Every stream that has a worker, for whoever waits for the device as a whole; and where streams lie. */
+static soft_stream_t places[SOFT_STREAMS_MAX];
 static struct {
     pthread_mutex_t lock;
     sv_list_t streams;
-} table = {PTHREAD_MUTEX_INITIALIZER, {&table.streams, &table.streams}};
+    sv_list_t resting;  /* places that were given back, the one of longest ago first */
+    unsigned nresting;
+    unsigned ntouched;  /* of places that were ever taken */
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .streams = {&table.streams, &table.streams},
+           .resting = {&table.resting, &table.resting}};
+
+static selvage_status_t take_place(soft_stream_t **stream_out)
+{
+    soft_stream_t *stream = NULL;
+    pthread_mutex_lock(&table.lock);
+    if (table.ntouched < SOFT_STREAMS_MAX && table.nresting < PLACES_RESTING) {
+        stream = &places[table.ntouched++];
+    } else if (table.nresting > 0) {
+        stream = SV_CONTAINER_OF(table.resting.next, soft_stream_t, link);
+        sv_list_remove(&stream->link);
+        table.nresting--;
+        memset(stream, 0, sizeof *stream);
+    }
+    pthread_mutex_unlock(&table.lock);
+    if (!stream)
+        return sv_error(SELVAGE_ERR_DEVICE, "soft: more than %d streams in one process", SOFT_STREAMS_MAX);
+    *stream_out = stream;
+    return SELVAGE_SUCCESS;
+}
+
+static void give_place_back(soft_stream_t *stream)
+{
+    pthread_mutex_lock(&table.lock);
+    sv_list_append(&table.resting, &stream->link);
+    table.nresting++;
+    pthread_mutex_unlock(&table.lock);
+}
+
+static bool is_alive(const soft_stream_t *stream)
+{
+    const uintptr_t at = (uintptr_t)stream - (uintptr_t)places;
+    /* Partner: the release in soft_stream_create(). */
+    return at < sizeof places && at % sizeof *places == 0 &&
+           atomic_load_explicit(&stream->alive, memory_order_acquire);
+}
+
+selvage_status_t soft_stream_find(sv_device_t *dev, void *handle, soft_stream_t **stream_out)
+{
+    if (!handle)
+        handle = ((soft_device_t *)dev)->default_stream;
+    else if (!is_alive(handle))
+        return sv_error(SELVAGE_ERR_DEVICE, "soft: stream %p was destroyed, or is none", handle);
+    *stream_out = handle;
+    return SELVAGE_SUCCESS;
+}
 
 static soft_op_t *slot_of(const soft_stream_t *stream, uint64_t position)
 {
@@ -44,7 +104,7 @@ typedef struct slot_wait {
 static bool slot_free(const void *arg)
 {
     const slot_wait_t *wait = arg;
-    /* Partner: the release in stream_worker(). Anything but the old lap ends the wait; the caller looks again. */
+    /* Partner: the release in execute(). Anything but the old lap ends the wait; the caller looks again. */
     return atomic_load_explicit(&wait->op->state, memory_order_acquire) >= wait->state;
 }
 
@@ -58,7 +118,7 @@ soft_op_t *soft_op_begin(soft_stream_t *stream)
     for (;;) {
         soft_op_t *op = slot_of(stream, position);
         const uint64_t wanted = free_state(stream, position);
-        /* Partner: the release in stream_worker(): the last lap's operation is through with this slot. */
+        /* Partner: the release in execute(): the last lap's operation is through with this slot. */
         const uint64_t state = atomic_load_explicit(&op->state, memory_order_acquire);
         if (state < wanted) {
             slot_wait_t wait = {op, wanted};
@@ -73,6 +133,42 @@ soft_op_t *soft_op_begin(soft_stream_t *stream)
     }
 }
 
+/* Head and state are in one order of sequentially consistent accesses with those of soft_op_publish() and run_here():
+   either the worker sees that an operation is next, or who moved the head sees that one is filled, and wakes it. */
+static bool slot_filled(const soft_stream_t *stream)
+{
+    const uint64_t head = atomic_load_explicit(&stream->head, memory_order_seq_cst);
+    return atomic_load_explicit(&slot_of(stream, head)->state, memory_order_seq_cst) == free_state(stream, head) + 1;
+}
+
+/* Executes the operation at the head, by whoever has it: the worker, or its producer. */
+static void execute(soft_stream_t *stream, soft_op_t *op)
+{
+    const uint64_t next = op->position + 1;
+    stream->before_ns = stream->over_ns;
+    stream->over_ns = 0;
+    op->run(stream, op);
+    /* Partner: the acquire in soft_op_begin(). */
+    atomic_store_explicit(&op->state, free_state(stream, op->position + SOFT_RING_OPS), memory_order_release);
+    /* Partner: the load in slot_filled(). */
+    atomic_store_explicit(&stream->head, next, memory_order_seq_cst);
+    soft_progress_advance(stream->progress, next);
+}
+
+static bool may_run_here(const soft_stream_t *stream, const soft_op_t *op)
+{
+    return op->brief && stream->dev->adapts && __atomic_load_n(&stream->dev->base.oversubscribed, __ATOMIC_RELAXED) &&
+           soft_progress_is_done(stream->progress, op->position);
+}
+
+/* Others may have filled slots after this one meanwhile, and the worker slept on. */
+static void run_here(soft_stream_t *stream, soft_op_t *op)
+{
+    execute(stream, op);
+    if (slot_filled(stream))
+        soft_park_post(&stream->work);
+}
+
 void soft_op_publish(soft_stream_t *stream, soft_op_t *op)
 {
     if (stream->capture)
@@ -81,16 +177,13 @@ void soft_op_publish(soft_stream_t *stream, soft_op_t *op)
         op->run(stream, op);
         return;
     }
-    /* Partner: the acquire in slot_filled(). */
-    atomic_store_explicit(&op->state, free_state(stream, op->position) + 1, memory_order_release);
+    if (may_run_here(stream, op)) {
+        run_here(stream, op);
+        return;
+    }
+    /* Partner: the load in slot_filled(). */
+    atomic_store_explicit(&op->state, free_state(stream, op->position) + 1, memory_order_seq_cst);
     soft_park_post(&stream->work);
-}
-
-static bool slot_filled(const soft_stream_t *stream)
-{
-    /* Partner: the release in soft_op_publish(). */
-    return atomic_load_explicit(&slot_of(stream, stream->head)->state, memory_order_acquire) ==
-           free_state(stream, stream->head) + 1;
 }
 
 static bool worker_ready(const void *arg)
@@ -108,14 +201,7 @@ static void *stream_worker(void *arg)
         soft_park_wait(&stream->work, worker_ready, stream);
         if (!slot_filled(stream))
             return NULL;
-        soft_op_t *op = slot_of(stream, stream->head);
-        stream->before_ns = stream->over_ns;
-        stream->over_ns = 0;
-        op->run(stream, op);
-        /* Partner: the acquire in soft_op_begin(). */
-        atomic_store_explicit(&op->state, free_state(stream, stream->head + SOFT_RING_OPS), memory_order_release);
-        stream->head++;
-        soft_progress_advance(stream->progress, stream->head);
+        execute(stream, slot_of(stream, atomic_load_explicit(&stream->head, memory_order_relaxed)));
     }
 }
 
@@ -123,7 +209,8 @@ static void *stream_worker(void *arg)
 static selvage_status_t stream_start(soft_stream_t *stream)
 {
     SV_TRY(soft_progress_acquire(&stream->id, &stream->progress));
-    stream->begin = stream->head = atomic_load_explicit(&stream->progress->done, memory_order_relaxed);
+    stream->begin = atomic_load_explicit(&stream->progress->done, memory_order_relaxed);
+    atomic_init(&stream->head, stream->begin);
     atomic_init(&stream->tail, stream->begin);
     selvage_status_t status = soft_thread_start(&stream->thread, stream_worker, stream);
     if (status != SELVAGE_SUCCESS) {
@@ -140,19 +227,21 @@ selvage_status_t soft_stream_create(soft_device_t *dev, soft_stream_t **stream_o
 {
     soft_stream_t *stream = NULL;
     selvage_status_t status;
-    SV_TRY(sv_calloc(1, sizeof *stream, &stream));
+    SV_TRY(take_place(&stream));
     stream->dev = dev;
     stream->inlined = dev->inlined;
     pthread_mutex_init(&stream->grow, NULL);
     SV_TRY_GOTO(status, sv_pages_alloc(ring_bytes(stream), &stream->ops), fail);
     if (!stream->inlined)
         SV_TRY_GOTO(status, stream_start(stream), fail);
+    /* Partner: the acquire in is_alive(). */
+    atomic_store_explicit(&stream->alive, true, memory_order_release);
     *stream_out = stream;
     return SELVAGE_SUCCESS;
 fail:
     sv_pages_free(stream->ops, ring_bytes(stream));
     pthread_mutex_destroy(&stream->grow);
-    sv_free(stream);
+    give_place_back(stream);
     return status;
 }
 
@@ -189,8 +278,9 @@ selvage_status_t soft_device_sync(sv_device_t *dev)
 
 void soft_stream_destroy(soft_stream_t *stream)
 {
-    if (!stream)
+    if (!stream || !is_alive(stream))
         return;
+    atomic_store_explicit(&stream->alive, false, memory_order_relaxed); /* who calls it meanwhile is wrong anyway */
     if (stream->capture)
         soft_graph_destroy(&stream->dev->base, stream->capture);
     if (!stream->inlined) {
@@ -207,5 +297,5 @@ void soft_stream_destroy(soft_stream_t *stream)
     }
     pthread_mutex_destroy(&stream->grow);
     sv_pages_free(stream->ops, ring_bytes(stream));
-    sv_free(stream);
+    give_place_back(stream);
 }
