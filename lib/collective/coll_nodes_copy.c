@@ -13,7 +13,7 @@
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
 
-static uint64_t block_bytes(const sv_coll_plan_t *plan)
+static uint64_t origin_bytes(const sv_coll_plan_t *plan)
 {
     return plan->call->count * plan->element_bytes;
 }
@@ -66,7 +66,7 @@ static selvage_status_t collect_from_root(const sv_coll_plan_t *plan, uint64_t r
         return SELVAGE_SUCCESS;
     for (int rail = 0; rail < plan->rails; rail++) {
         uint64_t at;
-        const uint64_t bytes = sv_coll_plan_piece(plan, row, rail, block_bytes(plan), &at);
+        const uint64_t bytes = sv_coll_plan_piece(plan, row, rail, origin_bytes(plan), &at);
         if (bytes == 0 || rail == node_set->inner[root])
             continue;
         if (coll->rank == root) {
@@ -87,7 +87,7 @@ static void describe_broadcast(const sv_coll_plan_t *plan, uint64_t row, sv_coll
     *row_out = (sv_coll_row_t){.from = -1, .to = -1, .source = -1, .next = -1};
     if (plan->mine < 0)
         return;
-    row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, block_bytes(plan), &row_out->at);
+    row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, origin_bytes(plan), &row_out->at);
     describe_round(plan, row, coll->node_set->node[plan->call->root], row_out);
     if (coll->rank == plan->call->root)
         row_out->own = (const uint8_t *)plan->call->send + row_out->at;
@@ -102,9 +102,9 @@ selvage_status_t sv_coll_plan_spread_vector(const sv_coll_plan_t *plan, uint64_t
     unsigned ncalls = 0;
     const int last = plan->rails - 1;
     for (int rail = 0; rail <= last; rail++)
-        bytes[rail] = sv_coll_plan_piece(plan, row, rail, block_bytes(plan), &at[rail]);
+        bytes[rail] = sv_coll_plan_piece(plan, row, rail, origin_bytes(plan), &at[rail]);
     if (plan->call->call == SV_COLL_BROADCAST && node_set->node[plan->call->root] == node_set->mine) {
-        const uint64_t left = block_bytes(plan) - at[0], row_bytes = plan->chunk_bytes * (uint64_t)plan->rails;
+        const uint64_t left = origin_bytes(plan) - at[0], row_bytes = plan->chunk_bytes * (uint64_t)plan->rails;
         calls[0] = make_inner(plan, SV_COLL_BROADCAST, node_set->inner[plan->call->root],
                               left < row_bytes ? left : row_bytes); /* the root has all of it */
         calls[0].send = (const uint8_t *)plan->call->send + at[0];
@@ -159,7 +159,7 @@ static selvage_status_t collect_from_others(const sv_coll_plan_t *plan, uint64_t
         if (coll->rank == rank) {
             pairs[npairs] = make_inner(plan, SV_COLL_PAIR, rail, bytes);
             pairs[npairs].is_send = true;
-            pairs[npairs++].send = (const uint8_t *)plan->call->send + (at - block_bytes(plan) * (uint64_t)rank);
+            pairs[npairs++].send = (const uint8_t *)plan->call->send + (at - origin_bytes(plan) * (uint64_t)rank);
         } else if (rail == plan->mine) {
             pairs[npairs] = make_inner(plan, SV_COLL_PAIR, node_set->inner[rank], bytes);
             pairs[npairs++].recv = sv_coll_plan_collected(plan, row);
@@ -180,7 +180,7 @@ static void describe_all_gather(const sv_coll_plan_t *plan, uint64_t row, sv_col
         return;
     describe_round(plan, row, coll->node_set->node[rank], row_out);
     if (coll->rank == rank)
-        row_out->own = (const uint8_t *)plan->call->send + (row_out->at - block_bytes(plan) * (uint64_t)rank);
+        row_out->own = (const uint8_t *)plan->call->send + (row_out->at - origin_bytes(plan) * (uint64_t)rank);
 }
 
 static selvage_status_t spread_blocks(const sv_coll_plan_t *plan, uint64_t row)
@@ -208,7 +208,7 @@ static selvage_status_t gather_on_node(const sv_coll_plan_t *plan)
     selvage_coll_t *coll = plan->coll;
     const sv_coll_node_set_t *node_set = coll->node_set;
     sv_coll_call_t calls[SV_COLL_RANKS];
-    const uint64_t block = block_bytes(plan);
+    const uint64_t block = origin_bytes(plan);
     for (unsigned i = 0; i < coll->dev.n; i++) {
         const int rank = sv_coll_plan_rank(plan, node_set->mine, (int)i);
         calls[i] = make_inner(plan, SV_COLL_BROADCAST, (int)i, block);

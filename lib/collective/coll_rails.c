@@ -164,13 +164,14 @@ static selvage_status_t poll_copy(const rails_run_t *run, const sv_coll_rail_slo
     return sv_coll_check(run->coll);
 }
 
-static selvage_status_t take_piece(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t *message, int rank)
+static selvage_status_t take_rail_piece(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t *message, int rank)
 {
     return sv_coll_taking_start(run->coll, &slot->taking, run->plan->call, message, slot->row.at, slot->row.bytes, rank,
                                 slot->tags);
 }
 
-static selvage_status_t send_piece(const rails_run_t *run, sv_coll_rail_slot_t *slot, const uint8_t *message, int rank)
+static selvage_status_t send_rail_piece(const rails_run_t *run, sv_coll_rail_slot_t *slot, const uint8_t *message,
+                                        int rank)
 {
     return sv_coll_sending_start(run->coll, &slot->sending[slot->nsendings++], message, rank, slot->tags);
 }
@@ -183,7 +184,7 @@ static void note_awaited(rails_run_t *run, int rank)
 }
 
 /* SUCCESS: all of them have taken it. */
-static selvage_status_t drive_pieces(rails_run_t *run, sv_coll_rail_slot_t *slot)
+static selvage_status_t drive_rail_pieces(rails_run_t *run, sv_coll_rail_slot_t *slot)
 {
     unsigned taken = 0;
     for (unsigned i = 0; i < slot->nsendings; i++) {
@@ -215,9 +216,9 @@ static selvage_status_t begin_up(rails_run_t *run, uint64_t row)
     slot->node = 0;
     slot->nsendings = slot->nsent = 0;
     if (what->from >= 0)
-        SV_TRY(take_piece(run, slot, slot->in, what->from));
+        SV_TRY(take_rail_piece(run, slot, slot->in, what->from));
     if (what->from == SV_COLL_ALL_NODES)
-        SV_TRY(take_piece(run, slot, slot->in,
+        SV_TRY(take_rail_piece(run, slot, slot->in,
                           sv_coll_plan_rank(run->plan, run->coll->node_set->mine == 0 ? 1 : 0, run->plan->mine)));
     if (run->plan->collect && !run->is_short)
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, run->staging->collected[row % AHEAD]));
@@ -254,7 +255,7 @@ static selvage_status_t add_all_shares(rails_run_t *run, sv_coll_rail_slot_t *sl
         run->moved = true;
         const int after = slot->node + 1 == mine ? mine + 1 : slot->node + 1;
         if (after < end)
-            SV_TRY(take_piece(run, slot, slot->sum == slot->in ? slot->other : slot->in,
+            SV_TRY(take_rail_piece(run, slot, slot->sum == slot->in ? slot->other : slot->in,
                               sv_coll_plan_rank(run->plan, after, run->plan->mine)));
     }
     return SELVAGE_SUCCESS;
@@ -282,12 +283,12 @@ static selvage_status_t step_up(rails_run_t *run, sv_coll_rail_slot_t *slot)
         }
         if (what->to >= 0) {
             sv_coll_message_write(run->coll, run->plan->call, slot->sum, what->at, what->bytes);
-            SV_TRY(send_piece(run, slot, slot->sum, what->to));
+            SV_TRY(send_rail_piece(run, slot, slot->sum, what->to));
         }
         slot->state = what->ends ? SV_COLL_SLOT_RESULT : SV_COLL_SLOT_SEND;
         return SELVAGE_SUCCESS;
     case SV_COLL_SLOT_SEND:
-        SV_TRY(drive_pieces(run, slot));
+        SV_TRY(drive_rail_pieces(run, slot));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
         slot->state = SV_COLL_SLOT_DONE;
         return SELVAGE_SUCCESS;
@@ -321,7 +322,7 @@ static selvage_status_t begin_down(rails_run_t *run, uint64_t row)
     slot->putting = what->put != NULL;
     slot->tags = SLOTS + (unsigned)(row % SLOTS);
     slot->nsendings = slot->nsent = 0;
-    return what->source < 0 ? SELVAGE_SUCCESS : take_piece(run, slot, slot->in, what->source);
+    return what->source < 0 ? SELVAGE_SUCCESS : take_rail_piece(run, slot, slot->in, what->source);
 }
 
 /* The message with the result, or NULL: it is not there yet. */
@@ -346,10 +347,10 @@ static selvage_status_t pass_on(rails_run_t *run, sv_coll_rail_slot_t *slot, uin
         return SELVAGE_SUCCESS;
     sv_coll_message_write(run->coll, run->plan->call, message, what->at, what->bytes);
     if (what->next >= 0)
-        return send_piece(run, slot, message, what->next);
+        return send_rail_piece(run, slot, message, what->next);
     for (int k = 1; k < node_set->nnodes; k++) {
         const int node = (node_set->mine + k) % node_set->nnodes;
-        SV_TRY(send_piece(run, slot, message, sv_coll_plan_rank(run->plan, node, run->plan->mine)));
+        SV_TRY(send_rail_piece(run, slot, message, sv_coll_plan_rank(run->plan, node, run->plan->mine)));
     }
     return SELVAGE_SUCCESS;
 }
@@ -379,7 +380,7 @@ static selvage_status_t step_down(rails_run_t *run, sv_coll_rail_slot_t *slot, u
             slot->putting = false;
             run->moved = true;
         }
-        SV_TRY(drive_pieces(run, slot));
+        SV_TRY(drive_rail_pieces(run, slot));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
         if (what->source < 0) {
             SV_TRY(sv_coll_taking_drain(run->coll, &run->staging->up[row % SLOTS].taking));

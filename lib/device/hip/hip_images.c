@@ -48,11 +48,13 @@ KERNEL_IMAGES(clock)
 KERNEL_IMAGES(delay)
 KERNEL_IMAGES(coll)
 KERNEL_IMAGES(coll_ll)
-KERNEL_IMAGES(coll_ll128)
 KERNEL_IMAGES(coll_small_pair)
-KERNEL_IMAGES(coll_small_pair_ll128)
 KERNEL_IMAGES(coll_small)
+#if !defined(__HIP_PLATFORM_AMD__) /* LL128 is never used there; see coll_litmus.c */
+KERNEL_IMAGES(coll_ll128)
+KERNEL_IMAGES(coll_small_pair_ll128)
 KERNEL_IMAGES(coll_small_ll128)
+#endif
 
 const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(digest),
@@ -77,10 +79,12 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(delay),
     KERNEL_ROWS(coll),
     KERNEL_ROWS(coll_ll),
-    KERNEL_ROWS(coll_ll128),
     KERNEL_ROWS(coll_small_pair),
-    KERNEL_ROWS(coll_small_pair_ll128),
     KERNEL_ROWS(coll_small),
+#if !defined(__HIP_PLATFORM_AMD__)
+    KERNEL_ROWS(coll_ll128),
+    KERNEL_ROWS(coll_small_pair_ll128),
     KERNEL_ROWS(coll_small_ll128),
+#endif
 };
 const unsigned sv_hip_image_count = sizeof sv_hip_images / sizeof sv_hip_images[0];
