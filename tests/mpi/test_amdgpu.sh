@@ -30,7 +30,8 @@ export AMDGPU_COVERAGE
 export LD_LIBRARY_PATH=$standin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export SELVAGE_DEVICE=amd SELVAGE_DEVICE_PATH=$plugins HIP_STANDIN_EMULATE=1 HIP_STANDIN_PAGEABLE=1
 export HIP_STANDIN_DEVICES=8 # one for each rank: those that share one have no kernels that wait
-cases=${AMDGPU_CASES:-6} stride=${AMDGPU_STRIDE:-13}
+cases=${AMDGPU_CASES:-${BRIEF:+2}} stride=${AMDGPU_STRIDE:-${BRIEF:+31}}
+cases=${cases:-6} stride=${stride:-13}
 runs=0 failed=0 seed=0 skipped=0
 
 fail() {

@@ -413,7 +413,7 @@ static void refuse_calls(local_rank_t *self, rank_state_t *s)
     CHECK_STATUS(selvage_coll_reduce(coll, a, b, 1, SELVAGE_FLOAT32, SELVAGE_OP_SUM, self->size, stream), refused);
     CHECK_STATUS(selvage_coll_all_to_all(coll, a, a, 1, SELVAGE_FLOAT32, stream), refused);
     CHECK_STATUS(selvage_coll_send(coll, a, 1, SELVAGE_FLOAT32, self->size, stream), refused);
-    CHECK_STATUS(selvage_coll_recv(coll, a, 1, SELVAGE_FLOAT32, -1, stream), refused);
+    CHECK_STATUS(selvage_coll_recv(coll, a, 1, SELVAGE_FLOAT32, -77, stream), refused);
     CHECK_STATUS(selvage_coll_barrier(NULL, stream), refused);
     CHECK_STATUS(selvage_coll_group_begin(NULL), refused);
     CHECK_STATUS(selvage_coll_group_end(NULL), refused);
