@@ -25,7 +25,7 @@ fail() {
 
 # drive WANTED_STATUS ARGUMENT...: on two ranks, where both neighbours are the same rank. Adds to "$work/counts".
 drive() {
-    local status=$1 got
+    local status=$1 got strange
     shift
     runs=$((runs + 1))
     SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-40} SELVAGE_SEGMENT_BYTES=8192 SELVAGE_KERNEL_COPY_MAX_BYTES=4096 \
@@ -35,7 +35,9 @@ drive() {
     got=$?
     if [ "$got" -ne "$status" ]; then fail "status $got, wanted $status: $route $*"; fi
     if grep -q '\] error:' "$work/err"; then fail "an error on the log: $route $*"; fi
-    if grep '\] warn:' "$work/err" | grep -vq ' warn: recovery: '; then fail "a strange warning: $route $*"; fi
+    if strange=$(grep '\] warn:' "$work/err" | grep -v ' warn: recovery: '); then
+        fail "a strange warning: $route $*: $strange"
+    fi
     grep -E "^($route|total): " "$work/out"
     sed -n 's/^total: //p' "$work/out" >>"$work/counts"
 }
