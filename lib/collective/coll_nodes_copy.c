@@ -18,11 +18,12 @@ static uint64_t origin_bytes(const sv_coll_plan_t *plan)
     return plan->call->count * plan->element_bytes;
 }
 
-/* Whether a piece is sent to all nodes at once. Each gets it with the first step, but its sender sends it n - 1 times:
-   so of a vector that has one origin only if it is short. */
+/* Whether a piece is sent to all nodes at once. Each gets it with the first step, but its sender has n - 1 messages
+   under way in place of one, of which networks lose some if they are long. So it is for one chunk of each origin. */
 static bool is_fanned(const sv_coll_plan_t *plan)
 {
-    return plan->direct && (plan->call->call == SV_COLL_ALL_GATHER || plan->rows == 1);
+    const uint64_t nnodes = (uint64_t)plan->coll->node_set->nnodes;
+    return plan->direct && plan->rows <= (plan->call->call == SV_COLL_ALL_GATHER ? nnodes * (uint64_t)plan->groups : 1);
 }
 
 /* A piece that comes from this node goes to all, or round from here; one of another node goes on, unless that is next.
