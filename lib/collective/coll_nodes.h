@@ -123,7 +123,7 @@ typedef struct sv_coll_staging {
     uint64_t chunk_bytes;
     uint8_t *memory, *device;  /* owned; what is below lies in them */
     sv_event_t *event;
-    void *up_stream, *down_stream; /* copies out of the device, and into it: these never wait for a kernel */
+    void *up_stream, *down_stream; /* copies out of the device and into it, in long calls; see coll_rails.c */
     sv_coll_rail_slot_t up[SV_COLL_RAIL_SLOTS], down[SV_COLL_RAIL_SLOTS];
     sv_event_t *collected[SV_COLL_RAIL_AHEAD], *spread[SV_COLL_RAIL_SLOTS];
     bool pairs;                /* sends and receives are under way */
@@ -179,7 +179,6 @@ typedef struct sv_coll_plan {
     int rails, mine;           /* how many there are, and this rank's; -1: it carries nothing */
     int groups;                /* of blocks: so many ranks of a node share a rail at most */
     bool direct;               /* few nodes */
-    bool launched;             /* something was, before the rows */
     void (*describe)(const struct sv_coll_plan *plan, uint64_t row, sv_coll_row_t *row_out);
     /* Enqueue a row's calls among the ranks of this node before and after it goes between nodes; NULL: none. */
     selvage_status_t (*collect)(const struct sv_coll_plan *plan, uint64_t row);

@@ -228,7 +228,6 @@ selvage_status_t sv_coll_nodes_all_gather(selvage_coll_t *coll, const sv_coll_ca
     plan.describe = describe_all_gather;
     plan.collect = plan.groups > 1 ? collect_from_others : NULL;
     plan.spread = coll->dev.n > 1 ? spread_blocks : NULL;
-    plan.launched = true;
     SV_TRY(gather_on_node(&plan));
     return sv_coll_plan_run(&plan);
 }

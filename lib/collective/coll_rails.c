@@ -219,7 +219,7 @@ static selvage_status_t begin_up(rails_run_t *run, uint64_t row)
         SV_TRY(take_rail_piece(run, slot, slot->in, what->from));
     if (what->from == SV_COLL_ALL_NODES)
         SV_TRY(take_rail_piece(run, slot, slot->in,
-                          sv_coll_plan_rank(run->plan, run->coll->node_set->mine == 0 ? 1 : 0, run->plan->mine)));
+                               sv_coll_plan_rank(run->plan, run->coll->node_set->mine == 0 ? 1 : 0, run->plan->mine)));
     if (run->plan->collect && !run->is_short)
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, run->staging->collected[row % AHEAD]));
     SV_TRY(SV_DEVICE_CALL(dev, copy_async, slot->out + SV_COLL_HEAD_BYTES, what->own, what->bytes, SV_COPY_D2H,
@@ -256,7 +256,7 @@ static selvage_status_t add_all_shares(rails_run_t *run, sv_coll_rail_slot_t *sl
         const int after = slot->node + 1 == mine ? mine + 1 : slot->node + 1;
         if (after < end)
             SV_TRY(take_rail_piece(run, slot, slot->sum == slot->in ? slot->other : slot->in,
-                              sv_coll_plan_rank(run->plan, after, run->plan->mine)));
+                                   sv_coll_plan_rank(run->plan, after, run->plan->mine)));
     }
     return SELVAGE_SUCCESS;
 }
@@ -325,7 +325,7 @@ static selvage_status_t begin_down(rails_run_t *run, uint64_t row)
     return what->source < 0 ? SELVAGE_SUCCESS : take_rail_piece(run, slot, slot->in, what->source);
 }
 
-/* The message with the result, or NULL: it is not there yet. */
+/* SUCCESS: the result is there, in that message. */
 static selvage_status_t find_result(rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row, uint8_t **message_out)
 {
     sv_coll_rail_slot_t *above = &run->staging->up[row % SLOTS];
@@ -512,6 +512,5 @@ selvage_status_t sv_coll_plan_run(const sv_coll_plan_t *plan)
         if (!run.moved || turn % SV_COLL_TURNS == 0)
             SV_TRY(sv_coll_stage_turn(coll, &deadline, run.awaited < 0 ? coll->rank : run.awaited));
     }
-    return run.is_short || plan->launched || plan->collect || plan->spread ? sv_coll_stage_wait(coll)
-                                                                           : sv_coll_check(coll);
+    return sv_coll_stage_wait(coll);
 }
