@@ -203,6 +203,25 @@ static selvage_status_t step_in(pairs_run_t *run, sv_coll_rail_slot_t *slot)
     }
 }
 
+static bool is_failure(selvage_status_t status)
+{
+    return status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS;
+}
+
+/* A rank that gives up says why in the answer to one chunk, and then only that, in place of all other answers. That one
+   is older, and has come meanwhile if it had not when it was looked for. */
+static selvage_status_t find_older_failure(const queue_t *queue, pairs_run_t *run, sv_coll_rail_slot_t *slots,
+                                           selvage_status_t (*step)(pairs_run_t *, sv_coll_rail_slot_t *),
+                                           uint64_t at, selvage_status_t failure)
+{
+    for (uint64_t i = queue->through; i < at; i++) {
+        const selvage_status_t status = step(run, &slots[i % SLOTS]);
+        if (is_failure(status))
+            return status;
+    }
+    return failure;
+}
+
 /* A turn of one direction: begins what has a slot, and drives what is under way. */
 static selvage_status_t drive_queue(pairs_run_t *run, queue_t *queue, sv_coll_rail_slot_t *slots,
                                     selvage_status_t (*begin)(pairs_run_t *),
@@ -214,8 +233,8 @@ static selvage_status_t drive_queue(pairs_run_t *run, queue_t *queue, sv_coll_ra
     }
     for (uint64_t i = queue->through; i < queue->begun; i++) {
         const selvage_status_t status = step(run, &slots[i % SLOTS]);
-        if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS)
-            return status;
+        if (is_failure(status))
+            return find_older_failure(queue, run, slots, step, i, status);
         run->moved |= status == SELVAGE_SUCCESS;
     }
     while (queue->through < queue->begun && slots[queue->through % SLOTS].state == SV_COLL_SLOT_DONE)
