@@ -141,12 +141,21 @@ selvage_status_t selvage_message_expect(selvage_request_t *request, uint64_t byt
  * @brief Whether the last message of device memory to a rank of the node was received into host memory there.
  *
  * A short one that a caller has another way for may then be faster by that, since host memory is reached by way of the
- * receiver's device. One answer in 64 is no all the same, the first among them: the caller sends by here then, and that
- * tells where its messages go now. Never blocks.
+ * receiver's device. After 63 answers of yes it is no all the same, and at first, until the caller has sent device
+ * memory there by these calls: that tells where its messages go now. Never blocks.
  *
  * @param[out] prefers_out  1 if it was; 0 if it was not, or is not known
  */
 selvage_status_t selvage_message_prefers_host(selvage_comm_t *comm, int destination, int *prefers_out);
+/**
+ * @brief Whether messages to a rank go by memory that both share, so that a held one may find room there.
+ *
+ * Not to a rank of another node, a virtual one included, nor with SELVAGE_ROUTE=staged, nor before the first messages
+ * between the two have come. It does not become 0 again. Never blocks.
+ *
+ * @param[out] shared_out  1 or 0
+ */
+selvage_status_t selvage_message_is_shared(selvage_comm_t *comm, int destination, int *shared_out);
 /** @} */
 
 /**

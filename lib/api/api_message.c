@@ -278,6 +278,17 @@ selvage_status_t selvage_message_prefers_host(selvage_comm_t *comm, int destinat
     return sv_api_leave(SELVAGE_SUCCESS);
 }
 
+selvage_status_t selvage_message_is_shared(selvage_comm_t *comm, int destination, int *shared_out)
+{
+    SV_API_NEED(comm);
+    SV_API_NEED(shared_out);
+    SV_TRY(sv_api_enter(comm));
+    if (destination < 0 || destination >= selvage_comm_size(comm))
+        return sv_api_leave(sv_error(SELVAGE_ERR_ARGUMENT, "selvage_message_is_shared: no rank %d", destination));
+    *shared_out = sv_message_is_shared(comm, destination);
+    return sv_api_leave(SELVAGE_SUCCESS);
+}
+
 selvage_status_t selvage_message_test(selvage_request_t **request, selvage_message_status_t *status_out)
 {
     SV_API_NEED(request);

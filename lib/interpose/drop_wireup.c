@@ -38,7 +38,8 @@ typedef struct pair {
     int rank;                        /* of MPI_COMM_WORLD */
     words_t *words;
     bool begun;
-    _Atomic bool done;               /* messages may go by the route */
+    _Atomic bool done;               /* wireup is, and messages may go by the route if there is one */
+    _Atomic bool shared;             /* there is: memory that both share */
     _Atomic bool over;               /* it is done, or has failed */
     int sent, received;
     selvage_request_t *recv;
@@ -288,9 +289,18 @@ bool sv_drop_wireup_is_done(int rank)
 {
     if (!wireup.own) /* all ranks of the route have opened it at once */
         return sv_drop_route.on_node[rank];
-    const int at = wireup.index[rank];
-    return rank == sv_drop_rank(MPI_COMM_WORLD) ||
-           (at >= 0 && atomic_load_explicit(&wireup.with[at].done, memory_order_relaxed));
+    if (rank == sv_drop_rank(MPI_COMM_WORLD))
+        return true;
+    pair_t *pair = wireup.index[rank] >= 0 ? &wireup.with[wireup.index[rank]] : NULL;
+    if (!pair || !atomic_load_explicit(&pair->done, memory_order_relaxed))
+        return false;
+    if (atomic_load_explicit(&pair->shared, memory_order_relaxed))
+        return true;
+    /* Not between virtual nodes, nor where the user forbids it: asked before a batch of messages is broken up for it. */
+    int shared = 0;
+    (void)selvage_message_is_shared(sv_drop_route.world, rank, &shared);
+    atomic_store_explicit(&pair->shared, shared != 0, memory_order_relaxed);
+    return shared != 0;
 }
 
 bool sv_drop_wireup_has_own_gpu(void)

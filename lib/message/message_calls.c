@@ -231,20 +231,34 @@ selvage_status_t sv_message_probe(selvage_comm_t *comm, int peer, int tag, bool 
     return leave_engine(engine, status);
 }
 
-/* Now and then the answer is no, because only a message tells where it goes. So is the first one: what opened the way
-   between two ranks went to host memory. */
+/* After a number of answers it is no until a message of device memory has gone there, because only that tells where
+   messages go. It is no at first: what opened the way between two ranks went to host memory. A caller may ask twice
+   about one message. */
 bool sv_message_prefers_host(selvage_comm_t *comm, int rank)
 {
-    enum { ASKS_EACH = 64 };
     sv_message_engine_t *engine;
     sv_message_peer_t *peer;
     if (sv_message_engine(comm, &engine) != SELVAGE_SUCCESS)
         return false;
     pthread_mutex_lock(&engine->lock);
     const bool prefers = sv_message_peer(engine, rank, &peer) == SELVAGE_SUCCESS && peer->out &&
-                         sv_shm_prefers_host(peer->out) && peer->host_asked++ % ASKS_EACH != 0;
+                         sv_shm_prefers_host(peer->out) && peer->host_answers > 0;
+    if (prefers)
+        peer->host_answers--;
     pthread_mutex_unlock(&engine->lock);
     return prefers;
+}
+
+bool sv_message_is_shared(selvage_comm_t *comm, int rank)
+{
+    sv_message_engine_t *engine;
+    sv_message_peer_t *peer;
+    if (sv_message_engine(comm, &engine) != SELVAGE_SUCCESS)
+        return false;
+    pthread_mutex_lock(&engine->lock);
+    const bool shared = sv_message_peer(engine, rank, &peer) == SELVAGE_SUCCESS && peer->out;
+    pthread_mutex_unlock(&engine->lock);
+    return shared;
 }
 
 /* What has come by now is found first. */

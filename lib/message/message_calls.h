@@ -46,6 +46,7 @@ selvage_status_t sv_message_launch(selvage_request_t *request);
 /* The caller knows that this receive's message, of so many bytes, is sent by now, from another GPU. */
 void sv_message_expect(selvage_request_t *request, uint64_t bytes);
 bool sv_message_prefers_host(selvage_comm_t *comm, int peer);
+bool sv_message_is_shared(selvage_comm_t *comm, int peer);
 /* Between these two, kernels of the communicator's messages are kept, and then launched together. They nest; partners
    of each other. end returns an error if the launch has failed for a message whose request cannot say so. */
 selvage_status_t sv_message_open_group(selvage_comm_t *comm);

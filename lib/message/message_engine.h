@@ -70,7 +70,7 @@ typedef struct sv_message_peer {
     bool no_shm, no_direct, no_get; /* tried in vain */
     uint32_t gets_declined;  /* in a row, by that rank, in device memory */
     uint32_t gets_withheld;  /* not offered because of those */
-    uint32_t host_asked;     /* how often it was asked whether that rank prefers host memory */
+    uint32_t host_answers;   /* how often its preference for host memory may be told until a message goes there again */
     uint64_t last[SV_MESSAGE_TAGS]; /* by tag class: number of the last message to it */
     uint64_t arrived[SV_MESSAGE_TAGS]; /* by tag class: number of the last one from it that came in order */
     uint64_t predicted_capacity, predicted_bytes; /* of its last message that a kernel did or could wait for */

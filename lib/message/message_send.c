@@ -53,6 +53,7 @@ selvage_status_t sv_message_record_gate(selvage_request_t *send, void *stream)
 
 selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
 {
+    enum { HOST_ANSWERS = 63 };
     sv_message_engine_t *engine = send->engine;
     sv_message_peer_t *peer;
     SV_TRY(sv_message_peer(engine, send->peer, &peer));
@@ -77,6 +78,8 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
         SV_TRY(sv_rendezvous_begin(send, stream));
     }
     peer->sent++;
+    if (send->place.on_device)
+        peer->host_answers = HOST_ANSWERS;
     peer->last[sv_message_tag_class(send->tag)] = send->number;
     sv_list_append(&engine->active, &send->link);
     return SELVAGE_SUCCESS;

@@ -50,6 +50,11 @@ done
 batch starts SELVAGE_JOB=test SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_MESSAGE_BUFFER_BYTES=0
 says 'MPI_Start +fast '
 says 'MPI_Start +staged '
+# Where the route does not lead to the other rank, it breaks up no batch.
+for setting in SELVAGE_ROUTE=staged SELVAGE_RANKS_PER_NODE=1; do
+    batch unshared SELVAGE_JOB=test SELVAGE_DROPIN_FAST_BYTES=1024 $setting
+    says '^selvage-mpi: 64 of the staged sends were batched, in 1 batches$'
+done
 # Copies of 64 messages are waited for once where they are sent, and a few times where they land.
 batch lands SELVAGE_TRACE="$dir/lands"
 "${PYTHON:-python3}" - "$dir/lands.calls" <<'END' || { echo "FAIL: the copies of 64 messages"; failed=1; }

@@ -121,6 +121,13 @@ SELVAGE_CHECKSUM=on SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_
 for pattern in 'MPI_Sendrecv .* fast ' 'MPI_Allreduce .* staged '; do
     grep -q "$pattern" "$dir/out" || { cat "$dir/out"; echo "FAIL: no \"$pattern\" in the report"; failed=1; }
 done
+# By itself it takes the route for each row that is long enough, after a few steps in which the ranks find each other.
+SELVAGE_REPORT=1 example 2 jacobi --n 1100 --steps 200
+for pair in '0 +1' '1 +0'; do
+    by_route=$(sed -nE "s/^ +$pair +MPI_Sendrecv +fast +([0-9]+) .*/\\1/p" "$dir/out")
+    [ "${by_route:-0}" -ge 100 ] ||
+        { cat "$dir/out"; echo "FAIL: ${by_route:-0} of 200 rows took the route"; failed=1; }
+done
 # What comes damaged is asked for again, also of a rank whose send is complete: a greeting, or a row.
 for mode in $modes; do
     SELVAGE_FAULT=flip=1,rank=0 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=96 \
