@@ -32,8 +32,9 @@
 
 #include <selvage/message.h>
 
-/* What is batched at most, before it is posted. A longer message is worth a wait of its own. */
-enum { SENDS_MOST = 256, BYTES_MOST = 4 << 20, MESSAGE_MOST = 256 << 10 };
+/* What is batched at most, before it is posted: then MPI sends while the device copies the next ones. A longer message
+   is worth a wait of its own. */
+enum { SENDS_MOST = 256, BYTES_MOST = 1 << 20, MESSAGE_MOST = 256 << 10 };
 
 /* A send that MPI has not been given. */
 typedef struct batched {

@@ -8,6 +8,7 @@
  */
 #include "interpose/drop_order.h"
 #include "interpose/drop_probe.h"
+#include "interpose/drop_strip.h"
 
 typedef int (*send_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 
@@ -35,6 +36,16 @@ static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Dataty
     return sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
 }
 
+/* Whether a message that need not be waited for lies beside the last one, so that one copy is for both. A long row of
+   such messages is faster staged than by the route, up to here. */
+static bool is_beside_last(sv_drop_manner_t manner, const void *buf, int count, MPI_Datatype type)
+{
+    enum { BESIDE_MOST = 32 << 10 };
+    sv_drop_type_t info;
+    return manner != SV_DROP_WAITED && sv_drop_settings()->chooses && sv_drop_type(type, &info) && info.dense &&
+           info.bytes * count <= BESIDE_MOST && sv_drop_strip_continues(buf);
+}
+
 /* Sends by the fast route; false: the message is to be staged. Buffered sends are staged because they are complete at
    once. Synchronous sends are staged because they are complete when a receive has begun, and a probe that reads the
    announcement is no receive. */
@@ -42,7 +53,8 @@ static bool isend_fast(const kind_t *kind, const char *name, sv_drop_manner_t ma
                        MPI_Datatype type, envelope_t to, MPI_Request *request, int *code_out)
 {
     if (kind->isend == PMPI_Ibsend || kind->isend == PMPI_Issend ||
-        !sv_drop_fast_may_send(count, type, to.peer, to.tag, to.comm, manner))
+        !sv_drop_fast_may_send(count, type, to.peer, to.tag, to.comm, manner) ||
+        is_beside_last(manner, buf, count, type))
         return false;
     MPI_Count bytes = 0;
     sv_drop_call_t call = {.name = name, .has_peer = true, .peer = to.peer, .tag = to.tag, .fast = true,

@@ -20,10 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ROWS: in each direction, as for fields of which each has messages to several neighbours. A copy of STRIP_BYTES takes
-   a device about as long as the host needs to enqueue the next one, so that longer ones would only begin later. Of a
-   message longer than MESSAGE_MOST the copy itself takes most of the time, and had better begin in its call. */
-enum { ROWS = 4, STRIP_BYTES = 256 << 10, MESSAGE_MOST = 16 << 10, PARTS_MOST = 256, ASK_MESSAGES = 4 };
+/* ROWS: in each direction, as for fields of which each has messages to several neighbours. A strip is no longer than
+   STRIP_BYTES, since messages go only once it is copied. Of a message longer than MESSAGE_MOST the copy itself takes
+   most of the time, and had better begin in its call. */
+enum { ROWS = 4, STRIP_BYTES = 512 << 10, MESSAGE_MOST = 64 << 10, PARTS_MOST = 256, ASK_MESSAGES = 4 };
 
 struct sv_drop_strip {
     struct sv_drop_strip *next;    /* among those that nobody uses */
@@ -217,6 +217,16 @@ char *sv_drop_strip_take(bool down, const char *user, size_t bytes, sv_drop_stri
         *strip_out = sv_drop_strip_share(row->strip);
     pthread_mutex_unlock(&strips.lock);
     return host;
+}
+
+bool sv_drop_strip_continues(const void *user)
+{
+    bool continues = false;
+    pthread_mutex_lock(&strips.lock);
+    for (int i = 0; i < ROWS; i++)
+        continues = continues || strips.row[true][i].end == user;
+    pthread_mutex_unlock(&strips.lock);
+    return continues;
 }
 
 static void break_rows(bool down)

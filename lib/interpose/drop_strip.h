@@ -12,6 +12,8 @@ char *sv_drop_strip_take(bool down, const char *user, size_t bytes, sv_drop_stri
 sv_drop_strip_t *sv_drop_strip_share(sv_drop_strip_t *strip);
 void sv_drop_strip_release(sv_drop_strip_t *strip);
 
+/* Whether the last messages that go down have one that ends there, so that one more would share its copy. */
+bool sv_drop_strip_continues(const void *user);
 /* No message that goes down continues one of those until now. */
 void sv_drop_strips_break(void);
 /* The same in both directions; at the end of MPI. */

@@ -108,8 +108,8 @@ rows 36 36 short
 rows 2 - order
 rows 128 128 apart
 rows 128 128 backwards
-# Of 15000 bytes, 17 of which are one copy.
-rows 10 40 long
+# Of 15000 bytes, 34 of which are one copy.
+rows 6 40 long
 # Two allocations are never one copy, though they lie side by side.
 if [ "$SELVAGE_DEVICE" = soft ]; then
     rows 64 64 borders
