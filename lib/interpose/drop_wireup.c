@@ -296,7 +296,7 @@ bool sv_drop_wireup_is_done(int rank)
         return false;
     if (atomic_load_explicit(&pair->shared, memory_order_relaxed))
         return true;
-    /* Not between virtual nodes, nor where the user forbids it: asked before a batch of messages is broken up for it. */
+    /* Not between virtual nodes, nor where the user forbids it; no batch of messages is broken up for that. */
     int shared = 0;
     (void)selvage_message_is_shared(sv_drop_route.world, rank, &shared);
     atomic_store_explicit(&pair->shared, shared != 0, memory_order_relaxed);
