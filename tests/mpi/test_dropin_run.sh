@@ -35,13 +35,13 @@ program 2 thread-per-tag '0 failed'
 program 2 several-gpus '^[1-9] GPUs'
 # The software device has default streams of its own for each that opens it, GPUs one for all.
 [ "$SELVAGE_DEVICE" = soft ] || program 2 several-gpus '^[1-9] GPUs' SELVAGE_DROPIN_SYNC=default
-# row PATTERN [VARIABLE=VALUE...]: windows of 32 messages of 16 KiB, each compared, and what the report says of them
+# row BYTES PATTERN [VARIABLE=VALUE...]: windows of 32 messages, each compared, and what the report says of them
 row() {
-    local pattern=$1
-    shift
+    local bytes=$1 pattern=$2
+    shift 2
     env SELVAGE_DROPIN_SYNC=default SELVAGE_REPORT=1 "$@" MPIRUN="$dir/mpirun" \
         "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tools/selvage-bench-mpi" --benchmarks bandwidth \
-        --ways device --min 16K --max 16K --window 32 --iterations 400 --seconds 60 --repetitions 1 --nccl no \
+        --ways device --min "$bytes" --max "$bytes" --window 32 --iterations 400 --seconds 60 --repetitions 1 --nccl no \
         >"$dir/out" 2>&1 &&
         grep -q ', 0 wrong' "$dir/out" &&
         grep -Eq "$pattern" "$dir/out" ||
@@ -54,12 +54,16 @@ env SELVAGE_DROPIN_SYNC=default SELVAGE_REPORT=1 MPIRUN="$dir/mpirun" "$top_srcd
     awk '$1 == 0 && $2 == 1 && $3 == "MPI_Send" { count[$4] += $5 }
         END { exit !(count["fast"] > 100 && count["staged"] > 100) }' "$dir/out" ||
     { cat "$dir/out"; echo "FAIL: messages to host memory"; failed=1; }
-# In a long row of sends short messages take the route, unless a length is set; by itself each is staged.
-row '^ +0 +1 +MPI_Isend +fast '
-row '^ +0 +1 +MPI_Isend +staged ' SELVAGE_DROPIN_FAST_BYTES=64K
+# In a long row of sends short messages take the route, unless a length is set; by itself each is staged. So are those
+# of up to 32 KiB that lie side by side.
+row 40K '^ +0 +1 +MPI_Isend +fast '
+row 40K '^ +0 +1 +MPI_Isend +staged ' SELVAGE_DROPIN_FAST_BYTES=64K
 ! grep -Eq '^ +0 +1 +MPI_Isend +fast ' "$dir/out" || { cat "$dir/out"; echo "FAIL: a row, and a length"; failed=1; }
+row 16K '^ +0 +1 +MPI_Isend +staged '
+! grep -Eq '^ +0 +1 +MPI_Isend +fast ' "$dir/out" || { cat "$dir/out"; echo "FAIL: a row, side by side"; failed=1; }
+row 16K '^ +0 +1 +MPI_Isend +fast ' SELVAGE_DROPIN_FAST_BYTES=8K
 # On a GPU that processes share it takes longer messages, because kernels wait for the turn of their process.
-row '^ +0 +1 +MPI_Isend +staged ' SELVAGE_GPU_SHARED=on
+row 40K '^ +0 +1 +MPI_Isend +staged ' SELVAGE_GPU_SHARED=on
 ! grep -Eq '^ +0 +1 +MPI_Isend +fast ' "$dir/out" || { cat "$dir/out"; echo "FAIL: a row, and a shared GPU"; failed=1; }
 # A report with nothing in it says why.
 env SELVAGE_REPORT=1 MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 \
