@@ -204,6 +204,8 @@ typedef struct sv_drop_type {
 
 /* False if it is no type, which MPI then refuses. */
 bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out);
+/* Whether elements of it do not lie side by side, so that they are packed; also of what is no type. */
+bool sv_drop_type_has_gaps(MPI_Datatype type);
 
 /* Whether messages may be of this type; true if it is no type. */
 bool sv_drop_type_is_committed(MPI_Datatype type);

@@ -176,13 +176,14 @@ bool sv_drop_fast_may_take(int64_t count, MPI_Datatype type)
 }
 
 /* Whether the route is faster than two copies. On a GPU that is shared it is from a longer message on, because both its
-   kernels wait for the turn of their process and copies do not. */
+   kernels wait for the turn of their process and copies do not; with gaps it is, because of a kernel more at each end. */
 static bool is_sooner(int64_t count, MPI_Datatype type, sv_drop_manner_t manner)
 {
     const sv_drop_settings_t *settings = sv_drop_settings();
     const int64_t shared_bytes = manner == SV_DROP_IN_ROW ? settings->fast_bytes : settings->shared_bytes;
     int shared = 0;
-    if (!is_long_enough(count, type, manner == SV_DROP_ALONE ? settings->fast_bytes : settings->row_bytes))
+    if (!is_long_enough(count, type, manner == SV_DROP_ALONE ? settings->fast_bytes : settings->row_bytes) ||
+        (!is_long_enough(count, type, settings->fast_bytes) && sv_drop_type_has_gaps(type)))
         return false;
     if (is_long_enough(count, type, shared_bytes) || !sv_drop_device())
         return true;

@@ -51,6 +51,12 @@ bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out)
     return true;
 }
 
+bool sv_drop_type_has_gaps(MPI_Datatype type)
+{
+    sv_drop_type_t info;
+    return !sv_drop_type(type, &info) || info.bytes != info.extent || info.bytes != info.true_extent;
+}
+
 /* --- types of many elements --------------------------------------------------------------------------------------- */
 
 /* Pieces of as many elements as an int counts, and after them the rest. */

@@ -41,7 +41,8 @@ row() {
     shift 2
     env SELVAGE_DROPIN_SYNC=default SELVAGE_REPORT=1 "$@" MPIRUN="$dir/mpirun" \
         "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tools/selvage-bench-mpi" --benchmarks bandwidth \
-        --ways device --min "$bytes" --max "$bytes" --window 32 --iterations 400 --seconds 60 --repetitions 1 --nccl no \
+        --ways device --min "$bytes" --max "$bytes" --window 32 --iterations 400 --seconds 60 --repetitions 1 \
+        --nccl no \
         >"$dir/out" 2>&1 &&
         grep -q ', 0 wrong' "$dir/out" &&
         grep -Eq "$pattern" "$dir/out" ||
@@ -70,23 +71,26 @@ env SELVAGE_REPORT=1 MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n 2 -t 
     "$top_builddir/tools/selvage-bench-mpi" --benchmarks latency --ways host --min 8 --max 8 --iterations 4 \
     --repetitions 1 --nccl no >"$dir/out" 2>&1 && grep -q '^selvage-mpi: no call had device memory$' "$dir/out" ||
     { cat "$dir/out"; echo "FAIL: a report of no device memory does not say so"; failed=1; }
-# alone BYTES ROUTE [VARIABLE=VALUE...]: messages one by one take this route; where that is staging, no other
+# alone BENCHMARK BYTES ROUTE [VARIABLE=VALUE...]: messages one by one take this route; where that is staging, no other
 alone() {
-    local bytes=$1 route=$2
-    shift 2
+    local benchmark=$1 bytes=$2 route=$3
+    shift 3
     env SELVAGE_DROPIN_SYNC=default SELVAGE_REPORT=1 "$@" MPIRUN="$dir/mpirun" \
-        "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tools/selvage-bench-mpi" --benchmarks latency \
+        "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tools/selvage-bench-mpi" --benchmarks "$benchmark" \
         --ways device --min "$bytes" --max "$bytes" --iterations 40 --seconds 60 --repetitions 1 --nccl no \
         >"$dir/out" 2>&1 &&
         grep -q ', 0 wrong' "$dir/out" &&
         grep -Eq "^ +0 +1 +MPI_Send +$route +[1-9]" "$dir/out" &&
         { [ "$route" = fast ] || ! grep -Eq "^ +0 +1 +MPI_Send +fast " "$dir/out"; } ||
-        { cat "$dir/out"; echo "FAIL: messages of $bytes one by one, not $route, $*"; failed=1; }
+        { cat "$dir/out"; echo "FAIL: $benchmark, messages of $bytes one by one, not $route, $*"; failed=1; }
 }
-alone 256K fast SELVAGE_GPU_SHARED=off
-alone 256K staged SELVAGE_GPU_SHARED=on
-alone 1M fast SELVAGE_GPU_SHARED=on
-alone 256K fast SELVAGE_GPU_SHARED=on SELVAGE_DROPIN_FAST_BYTES=64K
+alone latency 16K fast
+alone vector 16K staged
+alone vector 128K fast
+alone latency 256K fast SELVAGE_GPU_SHARED=off
+alone latency 256K staged SELVAGE_GPU_SHARED=on
+alone latency 1M fast SELVAGE_GPU_SHARED=on
+alone latency 256K fast SELVAGE_GPU_SHARED=on SELVAGE_DROPIN_FAST_BYTES=64K
 # Where no rank is to wait for another's host: what slots and buffers have room for goes fast, the rest is staged.
 program 2 sends-fill-slots '^ +0 +1 +MPI_Isend +fast ' SELVAGE_REPORT=1
 ! grep -Eq '^ +0 +1 +MPI_Isend +staged ' "$dir/out" || { cat "$dir/out"; echo "FAIL: buffers were not used"; failed=1; }
