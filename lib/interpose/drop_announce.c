@@ -176,7 +176,7 @@ bool sv_drop_fast_may_take(int64_t count, MPI_Datatype type)
 }
 
 /* Whether the route is faster than two copies. On a GPU that is shared it is from a longer message on, because both its
-   kernels wait for the turn of their process and copies do not; with gaps it is, because of a kernel more at each end. */
+   kernels wait for the turn of their process and copies do not; with gaps, because of a kernel more at each end. */
 static bool is_sooner(int64_t count, MPI_Datatype type, sv_drop_manner_t manner)
 {
     const sv_drop_settings_t *settings = sv_drop_settings();
