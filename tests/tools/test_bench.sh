@@ -169,6 +169,9 @@ SELVAGE_FAULT=flip=1.0,attempts=255 SELVAGE_CHECKSUM=off bench 4 1 "WRONG PACKET
 bench 2 0 "under 30 us" host --repetitions 3 --sizes 8,64K --poll-interval 0 --json "$work/json" &&
     table 'len(rows) == 4 and all(row["available"] and row["polls"] >= 1 and
         0 < row["start_s"] < row["inside_s"] <= row["elapsed_s"] for row in rows)'
+bench 2 0 "exchange: first epoch" create --repetitions 3 --sizes 64K --json "$work/json" &&
+    table 'len(rows) == 8 and sum(row["available"] for row in rows) >= 5 and all(
+        (row["first_s"] > 0 and row["later_s"] > 0) == row["available"] for row in rows)'
 for ranks in 1 2; do
     bench $ranks 0 "messages compared with what was sent, 0 bad" messages --repetitions 3 --sizes 8,16K \
         --json "$work/json" &&

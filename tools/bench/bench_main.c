@@ -140,6 +140,8 @@ static int run_command(bench_run_t *run)
         return run_table(run, bench_policies);
     case BENCH_HOST:
         return run_table(run, bench_host);
+    case BENCH_CREATE:
+        return run_table(run, bench_create);
     case BENCH_MESSAGES:
         return run_table(run, bench_message);
     case BENCH_PROBE:

@@ -11,13 +11,14 @@
 
 void bench_options_usage(FILE *stream)
 {
-    fputs("usage: mpirun -n N selvage-bench exchange|policies|host|messages|probe [options]\n"
+    fputs("usage: mpirun -n N selvage-bench exchange|policies|host|create|messages|probe [options]\n"
           "       mpirun -n N selvage-bench coll [options]      collectives; see selvage-bench coll --help\n"
           "       mpirun -n N selvage-bench mpi [options]       plain MPI calls; see selvage-bench mpi --help\n"
           "exchange times exchanges beside the raw copies that bound them and beside what else could do the work.\n"
           "policies compares when the packets within a node start, where half of them leave it. host tells the time\n"
-          "that start and polls cost the host. messages times sends and receives beside exchanges. probe gives device\n"
-          "pointers to the MPI and checks what arrives; it may crash, which is the answer.\n\n"
+          "that start and polls cost the host. create times the making of objects, and their first use. messages\n"
+          "times sends and receives beside exchanges. probe gives device pointers to the MPI and checks what\n"
+          "arrives; it may crash, which is the answer.\n\n"
           "  --patterns LIST      all, or some of shift,ring,3d,4d (default ring,3d,4d)\n"
           "  --routes LIST        all (the default), or some of self,peer,shared,staged,direct\n"
           "  --sizes LIST         bytes per packet (default of exchange: 8,32,128,...,32M,128M)\n"
@@ -42,7 +43,7 @@ void bench_options_usage(FILE *stream)
 
 const char *bench_command_name(bench_command_t command)
 {
-    static const char *const names[BENCH_COMMANDS] = {"exchange", "policies", "host", "probe", "messages"};
+    static const char *const names[BENCH_COMMANDS] = {"exchange", "policies", "host", "probe", "messages", "create"};
     return names[command];
 }
 
@@ -128,9 +129,9 @@ static void set_defaults(bench_options_t *options)
    pattern with the most packets stands for those of other commands, which have no patterns. */
 static void set_sizes(bench_options_t *options)
 {
-    static const size_t low[BENCH_COMMANDS] = {8, 64 << 10, 256, 1 << 20, 8};
-    static const size_t factor[BENCH_COMMANDS] = {4, 16, 16, 2, 4};
-    static const size_t high[BENCH_COMMANDS] = {(size_t)128 << 20, 16 << 20, 1 << 20, 1 << 20, 64 << 20};
+    static const size_t low[BENCH_COMMANDS] = {8, 64 << 10, 256, 1 << 20, 8, 64 << 10};
+    static const size_t factor[BENCH_COMMANDS] = {4, 16, 16, 2, 4, 256};
+    static const size_t high[BENCH_COMMANDS] = {(size_t)128 << 20, 16 << 20, 1 << 20, 1 << 20, 64 << 20, 16 << 20};
     const bench_command_t command = options->command;
     if (command != BENCH_EXCHANGE)
         options->patterns[BENCH_FACES4] = true;
@@ -160,7 +161,8 @@ static bool take_command(bench_options_t *options, int argc, char **argv, int fi
         return true;
     const int words = argc - first;
     if (words == 0)
-        snprintf(error_text, error_bytes, "what is to be done? exchange, policies, host, messages, probe, coll or mpi");
+        snprintf(error_text, error_bytes,
+                 "what is to be done? exchange, policies, host, create, messages, probe, coll or mpi");
     else if (words > 1 || !find_command(options, argv[first]))
         snprintf(error_text, error_bytes, "unexpected argument '%.80s'", argv[first + (words > 1)]);
     else if (options->command != BENCH_EXCHANGE &&

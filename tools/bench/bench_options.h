@@ -16,7 +16,7 @@ enum { BENCH_SIZES_MAX = 64, BENCH_ROUTES = 8, BENCH_REPETITIONS_MAX = 1000, BEN
 typedef enum bench_pattern { BENCH_SHIFT, BENCH_RING, BENCH_FACES3, BENCH_FACES4, BENCH_PATTERNS } bench_pattern_t;
 
 typedef enum bench_command {
-    BENCH_EXCHANGE, BENCH_POLICIES, BENCH_HOST, BENCH_PROBE, BENCH_MESSAGES, BENCH_COMMANDS
+    BENCH_EXCHANGE, BENCH_POLICIES, BENCH_HOST, BENCH_PROBE, BENCH_MESSAGES, BENCH_CREATE, BENCH_COMMANDS
 } bench_command_t;
 
 /* Whether device pointers are given to the MPI. ASK: if the MPI itself says that it can take them. */

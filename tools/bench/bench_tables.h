@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The smaller tables of selvage-bench: when packets within the node start, what an exchange costs the host, and
- * messages. All work with what a run has opened, print on rank 0, write JSON if it is wanted, and return false if a
- * packet was bad or a file not written. Collective.
+ * The smaller tables of selvage-bench: when packets within the node start, what an exchange costs the host, what it
+ * costs to make objects, and messages. All work with what a run has opened, print on rank 0, write JSON if it is wanted, and
+ * return false if a packet was bad or a file not written. Collective.
  */
 #ifndef SELVAGE_BENCH_TABLES_H
 #define SELVAGE_BENCH_TABLES_H
@@ -15,6 +15,9 @@ bool bench_policies(bench_run_t *run);
 
 /* Time spent in start and in polls of six packets to other GPUs of the node, while the host does something else. */
 bool bench_host(bench_run_t *run);
+
+/* Making communicators, exchanges and collectives, and using them for the first time. */
+bool bench_create(bench_run_t *run);
 
 /* Messages of every size round the ring of all ranks, beside exchanges of the same packets. */
 bool bench_message(bench_run_t *run);
