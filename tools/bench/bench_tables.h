@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The smaller tables of selvage-bench: when packets within the node start, what an exchange costs the host, what it
- * costs to make objects, and messages. All work with what a run has opened, print on rank 0, write JSON if it is wanted,
- * and return false if a packet was bad or a file not written. Collective.
+ * costs to make objects, and messages. All work with what a run has opened, print on rank 0, write JSON if wanted, and
+ * return false if a packet was bad or a file not written. Collective.
  */
 #ifndef SELVAGE_BENCH_TABLES_H
 #define SELVAGE_BENCH_TABLES_H
