@@ -60,6 +60,7 @@ typedef struct sv_config {
     int segment_slots;
     uint64_t kernel_copy_max_bytes;
     uint64_t kernel_peer_max_bytes;
+    uint64_t kernel_look_max_bytes;
     double early_wait_us;
     int soft_blocks;
     int soft_stores;

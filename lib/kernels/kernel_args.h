@@ -340,6 +340,7 @@ typedef struct sv_pull_item {
     uint64_t npieces;
     uint64_t *grant;           /* the sender's credit for each epoch, of what comes straight to its place; or NULL */
     uint64_t grant_count;
+    uint64_t looks;            /* not 0: a kernel that waits may read it once its record is there (kernel_pull.h) */
     sv_record_t identity;
 } sv_pull_item_t;
 
@@ -409,8 +410,9 @@ enum { SV_BATCH_STICKY = 8, SV_BATCH_UNLESS_FAILED = 16, /* nothing is done if t
        SV_BATCH_GRANTS = 128,    /* the same: gives leave for what comes straight to its place */
        SV_BATCH_UNHEARD = 256    /* of a push: no host of this rank waits for verdicts or credit of this epoch */ };
 
-/* In the count of a word beside a record in device memory: its sender pushed with SV_BATCH_UNHEARD. */
-enum { SV_WORD_UNHEARD = 1 << 23 };
+/* In the count of a word beside a record in device memory, and in the attempt of that record: its sender pushed with
+   SV_BATCH_UNHEARD. */
+enum { SV_WORD_UNHEARD = 1 << 23, SV_ATTEMPT_UNHEARD = 1 << 7 };
 
 /* record, unless NULL, is copied to record_to (both aligned to 8 bytes) before the word is released. */
 typedef struct sv_signal_arg {
@@ -458,7 +460,7 @@ SV_LAYOUT_ASSERT(sv_touch_arg_t, 464);
 SV_LAYOUT_ASSERT(sv_signal_arg_t, 40);
 SV_LAYOUT_ASSERT(sv_epoch_state_t, 64);
 SV_LAYOUT_ASSERT(sv_push_item_t, 192);
-SV_LAYOUT_ASSERT(sv_pull_item_t, 232);
+SV_LAYOUT_ASSERT(sv_pull_item_t, 240);
 SV_LAYOUT_ASSERT(sv_piece_t, 152);
 SV_LAYOUT_ASSERT(sv_stamp_line_t, 64);
 SV_LAYOUT_ASSERT(sv_clock_arg_t, 32);

@@ -44,11 +44,13 @@ struct numbered_by_device {
     const sv_epoch_state_t *state;
     uint32_t word;  /* that tells the host of the launch: SV_EPOCH_BEGUN or SV_EPOCH_ENDING */
     uint64_t epoch; /* 0: not known yet */
+    uint64_t fault_epoch;
     SV_DEV_METHOD void begin(sv_dev_block_t block)
     {
         if (epoch)
             return;
         sv_dev_launch_wait();
+        fault_epoch = sv_dev_load_u64(&state->fault_epoch); /* on its way together with the number */
         epoch = epoch_begin(state, word, block);
     }
     SV_DEV_METHOD batch_now now(const sv_batch_arg_t &, unsigned, const sv_record_t &identity) const
@@ -57,7 +59,7 @@ struct numbered_by_device {
     }
     SV_DEV_METHOD uint32_t fault(const sv_batch_arg_t &arg, unsigned packet) const
     {
-        return epoch_fault(state, epoch, arg.index[packet]);
+        return fault_epoch == epoch ? epoch_fault(state, arg.index[packet]) : uint32_t{SV_EPOCH_SOUND};
     }
 };
 
@@ -94,25 +96,38 @@ SV_DEV_FN bool batch_word_is(uint64_t word, uint64_t epoch, uint32_t attempt, ui
     return ahead > 0 || (ahead == 0 && ((word >> 24) & 0xff) >= attempt && there != 0 && there >= count);
 }
 
-/* Looks at a word until it is there; false if time is over or the exchange is given up. */
-SV_DEV_FN bool batch_poll(const sv_batch_arg_t &arg, uint64_t epoch, const uint64_t *word, uint64_t count)
+/* How a wait ends. NOT_YET is what the scratch says before. AHEAD: the record is there, but its word is not. */
+enum batch_found : uint32_t { BATCH_NOT_YET = 0, BATCH_GO = 1, BATCH_STAY = 2, BATCH_AHEAD = 3 };
+
+/*
+ * Looks at a word until it is there: GO, or STAY if time is over or the exchange is given up. AHEAD if the other word is
+ * the epoch before that: it is that of a record, which nothing has put after its payload. It is looked at first, since
+ * the acquire after it lets go of whatever is cached of the payload.
+ */
+SV_DEV_FN batch_found batch_poll(const sv_batch_arg_t &arg, uint64_t epoch, const uint64_t *word, uint64_t count,
+                                 const uint64_t *ahead)
 {
     enum : unsigned { LOOK_AT_ABORT = 63, LOOK_AT_CLOCK = 7 };
     uint64_t begin = 0;
     unsigned turns = 0, looks = 0;
 
-    /* Partner: the release of the other rank's push (arrival) or pull, host or stream (credit). */
-    while (!batch_word_is(sv_dev_load_acquire_system_u64(word), epoch, arg.attempt, count)) {
+    for (;;) {
+        /* Partner: push_record() of the sender; only a right digest proves what it says. */
+        const bool recorded = ahead && sv_dev_load_ahead(ahead) == epoch;
+        /* Partner: the release of the other rank's push (arrival) or pull, host or stream (credit). */
+        if (batch_word_is(sv_dev_load_acquire_system_u64(word), epoch, arg.attempt, count))
+            return BATCH_GO;
+        if (recorded)
+            return BATCH_AHEAD;
         const bool look = (++looks & LOOK_AT_ABORT) == 0;
         /* The clock takes as long as the word. */
         const uint64_t now = (looks & LOOK_AT_CLOCK) == 0 ? sv_dev_clock_ns() : begin;
         begin = begin ? begin : now;
         if (now - begin > arg.wait_ns || (look && arg.abort && sv_dev_load_acquire_system_u64(arg.abort)))
-            return false;
+            return BATCH_STAY;
         if (looks > LOOK_AT_ABORT) /* what comes soon is not slept through */
             sv_dev_backoff(&turns);
     }
-    return true;
 }
 
 /*
@@ -140,6 +155,48 @@ SV_DEV_FN const ITEM &batch_fetch(const void *items, uint32_t index, sv_dev_bloc
 #endif
 }
 
+/* The first items of a block in a launch of pushes and pulls; NULL: it has no such share. */
+struct batch_first {
+    const sv_push_item_t *push;
+    const sv_pull_item_t *pull;
+};
+
+/* Fetches both at once, ahead of all that waits. number begins while they are on their way. */
+template <typename NUMBER>
+SV_DEV_FN batch_first batch_fetch_first(const sv_run_arg_t &arg, NUMBER &number, sv_dev_block_t at)
+{
+    const bool pushes = at.block < arg.push.first_block[arg.push.npackets];
+    const bool pulls = at.block < arg.pull.first_block[arg.pull.npackets];
+    const unsigned out = pushes ? batch_share_of(arg.push, at.block, at).packet : 0;
+    const unsigned in = pulls ? batch_share_of(arg.pull, at.block, at).packet : 0;
+    const sv_push_item_t *push = static_cast<const sv_push_item_t *>(arg.push.items) + arg.push.index[out];
+    const sv_pull_item_t *pull = static_cast<const sv_pull_item_t *>(arg.pull.items) + arg.pull.index[in];
+#if defined(SV_DEV_GPU)
+    enum : unsigned { PUSH_WORDS = sizeof(sv_push_item_t) / 8, PULL_WORDS = sizeof(sv_pull_item_t) / 8 };
+    SV_DEV_SHARED uint64_t fetched[PUSH_WORDS + PULL_WORDS];
+    const unsigned words = PUSH_WORDS + (pulls ? unsigned{PULL_WORDS} : 0u);
+    for (unsigned w = at.tid + (pushes ? 0 : unsigned{PUSH_WORDS}); w < words; w += at.nthreads)
+        fetched[w] = w < PUSH_WORDS ? reinterpret_cast<const uint64_t *>(push)[w]
+                                    : reinterpret_cast<const uint64_t *>(pull)[w - PUSH_WORDS];
+    number.begin(at);
+    sv_dev_block_sync();
+    push = reinterpret_cast<const sv_push_item_t *>(fetched);
+    pull = reinterpret_cast<const sv_pull_item_t *>(fetched + PUSH_WORDS);
+#else
+    number.begin(at);
+#endif
+    return batch_first{pushes ? push : nullptr, pulls ? pull : nullptr};
+}
+
+/*
+ * The thread that counts a block's push in and closes it: the first of the last wave. What it waits for then, the fence
+ * above all, holds up no other wave before the next barrier.
+ */
+SV_DEV_FN unsigned batch_closer(sv_dev_block_t at)
+{
+    return (at.nthreads - 1) / SV_DEV_WAVE * SV_DEV_WAVE;
+}
+
 /* The push of a run is not the last that waits: a second grid would be on the device as long as other ranks are late,
    and kernels that those ranks need might have no place. */
 SV_DEV_FN void batch_bring_next(const sv_batch_arg_t &arg)
@@ -149,28 +206,30 @@ SV_DEV_FN void batch_bring_next(const sv_batch_arg_t &arg)
 }
 
 /*
- * Waits for one or two words (the second may be NULL) on behalf of all shares of a packet. Only the first share looks
- * at them: they may lie in host memory, and many readers would hold up the very store that they wait for. The others
- * wait for what the first one says in the scratch. Its deadline is theirs, and its block comes before theirs. All
- * threads call, and may read what was released before the words. share is that of the launch, for its stamps.
+ * Waits for one or two words (second may be NULL, and ahead: see batch_poll()) on behalf of all shares of a packet. Only
+ * the first share looks at them: they may lie in host memory, and many readers would hold up the very store that they
+ * wait for. The others wait for what the first one says in the scratch. Its deadline is theirs, and its block comes
+ * before theirs. All threads call, and may read what was released before the words. share is that of the launch, for
+ * its stamps.
  *
  * The launch may have overlapped the kernel before it on the stream, which may work on the same packet. So nothing but
  * the words is looked at before that kernel is complete, the scratch included.
  */
-SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, uint64_t epoch, sv_digest_scratch_t *scratch,
-                           const uint64_t *word, uint64_t count, const uint64_t *second, unsigned share,
-                           sv_dev_block_t at)
+SV_DEV_FN batch_found batch_await(const sv_batch_arg_t &arg, uint64_t epoch, sv_digest_scratch_t *scratch,
+                                  const uint64_t *word, uint64_t count, const uint64_t *second, const uint64_t *ahead,
+                                  unsigned share, sv_dev_block_t at)
 {
-    enum : uint32_t { NOT_YET = 0, GO = 1, STAY = 2 };
-    uint32_t found = GO;
+    uint32_t found = BATCH_GO;
 
     if (arg.wait_ns == 0) {
         sv_dev_launch_wait();
         batch_bring_next(arg);
-        return true;
+        return BATCH_GO;
     }
     if (at.tid == 0 && at.block == 0) {
-        found = batch_poll(arg, epoch, word, count) && (!second || batch_poll(arg, epoch, second, 1)) ? GO : STAY;
+        found = batch_poll(arg, epoch, word, count, ahead);
+        if (found == BATCH_GO && second)
+            found = batch_poll(arg, epoch, second, 1, nullptr);
         sv_dev_stamp(arg.stamps, share, SV_STAMP_SAW, 0);
         sv_dev_launch_wait();
         if (at.nblocks > 1) /* partner: the acquire below, in the other shares */
@@ -178,13 +237,13 @@ SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, uint64_t epoch, sv_digest_
     } else if (at.tid == 0) {
         unsigned turns = 0;
         sv_dev_launch_wait();
-        while ((found = sv_dev_load_acquire_u32(&scratch->go)) == NOT_YET) /* partner: the release above */
+        while ((found = sv_dev_load_acquire_u32(&scratch->go)) == BATCH_NOT_YET) /* partner: the release above */
             sv_dev_backoff(&turns);
         sv_dev_stamp(arg.stamps, share, SV_STAMP_SAW, 0);
     }
     found = sv_dev_block_broadcast_u32(found, at); /* the barriers inside bring thread 0's wait to all */
     batch_bring_next(arg);
-    return found == GO;
+    return static_cast<batch_found>(found);
 }
 
 /* The total over the shares of a packet, for its last one. */

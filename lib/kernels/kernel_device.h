@@ -441,6 +441,9 @@ SV_DEV_FN void sv_dev_backoff(unsigned *turns)
  *                                     either: what says that a word has come lies in the word
  *   sv_dev_store_word_system, sv_dev_load_word_system, sv_dev_store_u32_system, sv_dev_load_u32_system
  *                                     one word the same way; in order for the compiler
+ *   sv_dev_store_ahead, sv_dev_load_ahead   one word that orders nothing on a GPU: what it seems to say is proved by
+ *                                     other means, or comes after accesses that are complete. On soft they release and
+ *                                     acquire, as threads of a process may not touch ordinary memory unordered
  *   sv_dev_store_release_system_u32, sv_dev_load_acquire_system_u32   as those of 64 bits
  *   sv_dev_fence_system               between such words and plain accesses: release before a store, acquire after
  *                                     a load

@@ -43,11 +43,10 @@ SV_DEV_FN uint64_t epoch_begin(const sv_epoch_state_t *state, uint32_t word, sv_
     return epoch;
 }
 
-/* The fault that is injected into a send in this epoch. */
-SV_DEV_FN uint32_t epoch_fault(const sv_epoch_state_t *state, uint64_t epoch, uint32_t packet)
+/* The fault that is injected into a send, in the epoch that has one. */
+SV_DEV_FN uint32_t epoch_fault(const sv_epoch_state_t *state, uint32_t packet)
 {
-    const bool wanted = sv_dev_load_u64(&state->fault_epoch) == epoch && state->fault_packet == packet;
-    return wanted ? state->fault_kind : uint32_t{SV_EPOCH_SOUND};
+    return state->fault_packet == packet ? state->fault_kind : uint32_t{SV_EPOCH_SOUND};
 }
 
 /* All threads of all blocks of a launch call it as the last thing: the epoch is over. Nobody is told of it by this

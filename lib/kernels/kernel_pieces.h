@@ -18,8 +18,9 @@ struct layout_push {
     }
 };
 
-struct layout_pull {
-    enum : bool { RECORD_EARLY = false, ROOMY = true }; /* registers are needed for more */
+template <bool WIDE> struct layout_pull_as {
+    /* Registers are needed for more than an early record; and lanes meet while they move pieces. */
+    enum : bool { RECORD_EARLY = false, ROOMY = true, AHEAD = WIDE, APART = false };
     SV_DEV_FN uint64_t pull(const sv_batch_arg_t &arg, const sv_pull_item_t &item, const uint8_t *src, uint64_t key,
                             sv_dev_block_t at)
     {
@@ -28,6 +29,9 @@ struct layout_pull {
                                    key, at);
     }
 };
+
+typedef layout_pull_as<false> layout_pull;
+typedef layout_pull_as<true> layout_pull_wide;
 
 } // namespace
 

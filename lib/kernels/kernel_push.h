@@ -14,16 +14,39 @@
 namespace {
 
 /* The record of a packet, or that of another one, if a fault wants it. */
-SV_DEV_FN sv_record_t push_record(const sv_push_item_t &item, batch_now now, uint32_t attempt, uint64_t sum,
-                                  uint32_t fault)
+SV_DEV_FN sv_record_t push_identity(const sv_push_item_t &item, batch_now now, uint32_t attempt, uint64_t sum,
+                                    uint32_t fault, bool unheard)
 {
     sv_record_t record = item.identity;
 
     record.epoch = now.epoch - (fault == SV_EPOCH_REPEATS);
     record.index ^= fault == SV_EPOCH_SWAPS;
-    record.attempt = static_cast<uint8_t>(attempt);
+    record.attempt = static_cast<uint8_t>(attempt | (unheard ? uint32_t{SV_ATTEMPT_UNHEARD} : 0u));
     record.digest = digest_finish(now.key, sum);
     return record;
+}
+
+/*
+ * Puts the record beside the payload, the word with the epoch last. A kernel of the receiver's that looks ahead takes
+ * this word for a hint, and the digest for a proof. All others wait for the release after it.
+ */
+SV_DEV_FN void push_record(uint8_t *to, const record_words &words)
+{
+    if ((reinterpret_cast<uintptr_t>(to) & 15) != 0) { /* nobody looks ahead there */
+        record_store(to, words);
+        return;
+    }
+    uint64_t *const word = reinterpret_cast<uint64_t *>(to);
+#if defined(SV_DEV_GPU)
+    SV_DEV_UNROLL
+    for (unsigned w = 8; w > 0; w -= 2)
+        sv_dev_store_line(word + w - 2, words.word[w - 2], words.word[w - 1]);
+#else
+    for (unsigned w = 0; w < 8; w++)
+        if (w != 1)
+            word[w] = words.word[w];
+    sv_dev_store_ahead(word + 1, words.word[1]); /* partner: the load in batch_poll() */
+#endif
 }
 
 template <typename NUMBER>
@@ -43,36 +66,42 @@ SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const NUMBER &number, const
     }
     if (!NUMBER::BY_HOST && fault == SV_EPOCH_DROPS)
         return;
-    if (fault == SV_EPOCH_FLIPS && item.identity.bytes)
+    const bool unheard = (arg.flags & SV_BATCH_UNHEARD) != 0;
+    if (fault == SV_EPOCH_FLIPS && item.identity.bytes) {
         item.dst[slot * item.dst_stride] ^= 1;
+        sv_dev_fence_system(); /* or who looks ahead might see the packet as it was */
+    }
     if (!(arg.flags & SV_DIGEST_NONE) && item.record)
-        record_store(item.record + slot * item.record_stride,
-                     record_words_of(push_record(item, now, arg.attempt, sum, fault)));
+        push_record(item.record + slot * item.record_stride,
+                    record_words_of(push_identity(item, now, arg.attempt, sum, fault, unheard)));
     uint64_t *near = item.arrived_device;
     if (near)
         near = reinterpret_cast<uint64_t *>(reinterpret_cast<uint8_t *>(near) + slot * item.record_stride);
-    const uint64_t near_word = word | (arg.flags & SV_BATCH_UNHEARD ? uint64_t{SV_WORD_UNHEARD} : 0);
+    const uint64_t near_word = word | (unheard ? uint64_t{SV_WORD_UNHEARD} : 0);
     /* Partners: batch_await() of the receiver's pull; the receiver's host; this rank's host. */
     sv_dev_store_release_system_u64_all(
         sv_dev_words_t{{near, item.arrived, NUMBER::BY_HOST ? item.sent : nullptr}, {near_word, word, word}});
 }
 
 template <typename MOVE, typename NUMBER>
-SV_DEV_FN void push_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned share, sv_dev_block_t block)
+SV_DEV_FN void push_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned share, sv_dev_block_t block,
+                          const sv_push_item_t *fetched)
 {
     const batch_share mine = batch_share_of(arg, share, block);
-    const sv_push_item_t &item = batch_fetch<sv_push_item_t, true>(arg.items, arg.index[mine.packet], block);
+    const sv_push_item_t &item =
+        fetched ? *fetched : batch_fetch<sv_push_item_t, true>(arg.items, arg.index[mine.packet], block);
     number.begin(block);
     const batch_now now = number.now(arg, mine.packet, item.identity);
     const uint64_t slot = item.nslots > 1 ? now.epoch % item.nslots : 0;
-    const bool here = batch_await(arg, now.epoch, item.scratch, item.credit, 1, nullptr, share, mine.at);
+    const bool here =
+        batch_await(arg, now.epoch, item.scratch, item.credit, 1, nullptr, nullptr, share, mine.at) == BATCH_GO;
     uint64_t sum = 0;
 
     if (here)
         sum = MOVE::push(arg, item, item.dst + slot * item.dst_stride, now.key, mine.at);
-    /* The barriers inside also put every thread's stores before thread 0 counts the share in or releases. */
+    /* The barriers inside also put every thread's stores before one of them counts the share in or releases. */
     sum = sv_dev_block_sum_u64(sum, mine.at);
-    if (mine.at.tid != 0)
+    if (mine.at.tid != batch_closer(mine.at))
         return;
     sv_dev_stamp(arg.stamps, share, MOVE::STAMP, 0);
     const batch_total total = batch_count_in(item.scratch, sum, mine.at);
@@ -82,13 +111,15 @@ SV_DEV_FN void push_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned sh
     sv_dev_stamp(arg.stamps, share, SV_STAMP_SIGNALLED, 0);
 }
 
+/* first: the item of the block's first share, if it is fetched. */
 template <typename MOVE, typename NUMBER>
-SV_DEV_FN void push_body(const sv_batch_arg_t &arg, NUMBER &&number, sv_dev_block_t at)
+SV_DEV_FN void push_body(const sv_batch_arg_t &arg, NUMBER &&number, sv_dev_block_t at,
+                         const sv_push_item_t *first = nullptr)
 {
-    for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks) {
+    for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks, first = nullptr) {
         sv_dev_stamp_begin(arg.stamps, share, at.tid);
-        push_share<MOVE>(arg, number, share, at);
-        sv_dev_stamp(arg.stamps, share, SV_STAMP_LEFT, at.tid);
+        push_share<MOVE>(arg, number, share, at, first);
+        sv_dev_stamp(arg.stamps, share, SV_STAMP_LEFT, at.tid ^ batch_closer(at));
     }
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 SV_DEV_FN void pieces_replay_body(const sv_run_arg_t &arg, sv_dev_block_t at)
 {
-    replay_body<layout_push, layout_pull>(arg, at);
+    replay_body<layout_push, layout_pull_wide>(arg, at);
 }
 
 } // namespace

@@ -18,8 +18,11 @@ namespace {
 template <typename PUSH, typename PULL>
 SV_DEV_FN void run_body(const sv_run_arg_t &arg, sv_dev_block_t at)
 {
-    push_body<PUSH>(arg.push, numbered_by_host{}, at);
-    pull_body<PULL>(arg.pull, numbered_by_host{}, at);
+    numbered_by_host number;
+    const batch_first first = batch_fetch_first(arg, number, at);
+
+    push_body<PUSH>(arg.push, number, at, first.push);
+    pull_body<PULL>(arg.pull, number, at, first.pull);
 }
 
 } // namespace

@@ -33,6 +33,16 @@ SV_DEV_FN uint64_t sv_dev_load_word_system(const uint64_t *word)
     return value;
 }
 
+SV_DEV_FN void sv_dev_store_ahead(uint64_t *word, uint64_t value)
+{
+    sv_dev_store_word_system(word, value);
+}
+
+SV_DEV_FN uint64_t sv_dev_load_ahead(const uint64_t *word)
+{
+    return sv_dev_load_word_system(word);
+}
+
 SV_DEV_FN void sv_dev_store_u32_system(uint32_t *word, uint32_t value)
 {
     asm volatile("st.relaxed.sys.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
@@ -120,6 +130,16 @@ SV_DEV_FN uint64_t sv_dev_load_word_system(const uint64_t *word)
     return __hip_atomic_load(word, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
+SV_DEV_FN void sv_dev_store_ahead(uint64_t *word, uint64_t value)
+{
+    sv_dev_store_word_system(word, value);
+}
+
+SV_DEV_FN uint64_t sv_dev_load_ahead(const uint64_t *word)
+{
+    return sv_dev_load_word_system(word);
+}
+
 SV_DEV_FN void sv_dev_store_u32_system(uint32_t *word, uint32_t value)
 {
     __hip_atomic_store(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
@@ -183,6 +203,16 @@ SV_DEV_FN void sv_dev_store_word_system(uint64_t *word, uint64_t value)
 SV_DEV_FN uint64_t sv_dev_load_word_system(const uint64_t *word)
 {
     return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+SV_DEV_FN void sv_dev_store_ahead(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+SV_DEV_FN uint64_t sv_dev_load_ahead(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
 /* Releases: the start of a kernel comes after all of the one before it on a GPU, but is nothing here. */

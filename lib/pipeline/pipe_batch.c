@@ -107,6 +107,7 @@ static sv_pull_item_t pull_item(const sv_recv_t *recv)
         place_record(&item, recv->recv_slots + sv_commit_trailer(p));
         item.record_stride = item.arrived_stride = item.src_stride;
         item.credit_device = recv->credit_device;
+        item.looks = sv_batch_looks_ahead(p);
     }
     return item;
 }

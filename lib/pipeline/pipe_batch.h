@@ -19,6 +19,13 @@ static inline bool sv_batch_has_device_record(const sv_packet_t *p)
     return p->kernel_copy && ((p->ops->maps_device && !p->in_place) || p->ops->within_rank);
 }
 
+/* Whether kernels that wait for it read a packet in a slot ahead of its word, which its record and digest allow. */
+static inline bool sv_batch_looks_ahead(const sv_packet_t *p)
+{
+    return sv_batch_has_device_record(p) && !p->in_place && p->x->policy != SV_CONFIG_CHECKSUM_OFF &&
+           p->x->comm->config.kernel_look_max_bytes > 0 && p->bytes <= p->x->comm->config.kernel_look_max_bytes;
+}
+
 /*
  * How much a share of a packet is, in a launch that moves so many packets of total_bytes with so many blocks at most:
  * little, because latency counts; but no block should have a second share, which waits for the first and starts like
