@@ -54,6 +54,8 @@ typedef struct selvage_device_packet {
     uint64_t identity[8];      /**< the record, as words */
     uint32_t within_rank;      /**< its sender is its receiver */
     uint32_t index;
+    uint32_t looks;            /**< received: it may be read ahead of its word, if its digest proves it */
+    uint32_t reserved;
 } selvage_device_packet_t;
 
 /** Words that blocks of a session share. Their members are the library's. */

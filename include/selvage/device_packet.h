@@ -30,6 +30,8 @@ typedef struct selvage_outgoing {
     uint64_t bytes;         /**< of the packet */
     uint64_t key, sum, number, moved;
     uint32_t index, part, parts, broken;
+    uint8_t *record;        /**< this and what follows is the library's */
+    selvage_device_scratch_t *scratch;
 } selvage_outgoing_t;
 
 /** A packet of one epoch that has come, or a part of it. */
@@ -38,6 +40,9 @@ typedef struct selvage_incoming {
     uint64_t bytes;
     uint64_t key, sum, number, moved, expected;
     uint32_t index, part, parts, broken;
+    const uint8_t *record;  /**< this and what follows is the library's */
+    uint64_t *credit;
+    selvage_device_scratch_t *scratch;
 } selvage_incoming_t;
 
 /** Bytes offset to offset + bytes of a packet. */
@@ -55,7 +60,15 @@ SELVAGE_DEVICE_FN selvage_share_t selvage_packet_share(uint64_t bytes, unsigned 
 
 namespace selvage_detail {
 
-enum : unsigned { LOOK_AT_HOST = 63, TURNS = 2, RECORD_WORDS = 8, DIGEST_WORD = 7, ARRIVED_AT = 64 };
+enum : unsigned { LOOK_AT_HOST = 63, LOOK_AT_CLOCK = 7, TURNS = 2, RECORD_WORDS = 8, NUMBER_WORD = 1, DIGEST_WORD = 7,
+                  ARRIVED_AT = 64 };
+
+/* Bytes of a packet that a lane reads ahead of its word: with more, the word would come sooner. */
+#if defined(SELVAGE_DEVICE_SOFT)
+enum : unsigned { AHEAD_BYTES = 1 << 16 };
+#else
+enum : unsigned { AHEAD_BYTES = 64 };
+#endif
 
 #if defined(SELVAGE_DEVICE_DEBUG)
 enum : bool { DEBUG = true };
@@ -90,16 +103,24 @@ SELVAGE_DEVICE_FN void fail(const selvage_device_exchange_t &h, selvage_device_f
     report_failure(h.state, h.report, h.abort, failure, sends, index, epoch, expected, found, record_ok);
 }
 
-enum wait_end { THERE, POISONED, LATE };
+enum wait_end { THERE, POISONED, LATE, AHEAD, NOT_YET };
 
-/* One thread looks at a word until it tells of the epoch. The host's word is far, and looked at seldom. */
-SELVAGE_DEVICE_FN wait_end wait_for(const selvage_device_exchange_t &h, const uint64_t *word, uint64_t number)
+/*
+ * Looks at a word until it tells of the epoch. The host's word is far, and looked at seldom. AHEAD if the other word is
+ * the epoch before that (NULL: it is not looked at): it is that of a record, which nothing has put after its payload. It
+ * is looked at first, since the acquire after it lets go of whatever is cached of the payload.
+ */
+SELVAGE_DEVICE_FN wait_end wait_for(const selvage_device_exchange_t &h, const uint64_t *word, uint64_t number,
+                                    const uint64_t *ahead)
 {
-    const uint64_t begin = clock_ns();
+    uint64_t begin = 0;
     unsigned looks = 0, turns = 0;
 
     for (;;) {
         const uint32_t poisoned = load_u32(&h.state->poisoned);
+        /* Partner: the stores of the number in selvage_outgoing_close() of the other rank, or in push_record() of the
+           library; only a right digest proves what it says. */
+        const bool recorded = ahead && load_system(ahead) == number;
         /* Partner: the release in selvage_outgoing_close() of the other rank, or in selvage_incoming_close(); or of the
            library's own kernels there. */
         const uint64_t seen = load_acquire_system(word);
@@ -107,15 +128,28 @@ SELVAGE_DEVICE_FN wait_end wait_for(const selvage_device_exchange_t &h, const ui
             return POISONED;
         if (word_tells(seen, number))
             return THERE;
+        if (recorded)
+            return AHEAD;
         if ((++looks & LOOK_AT_HOST) == 0 && load_acquire_system(h.abort)) { /* partner: sv_exchange_poison() */
             (void)exchange_u32(&h.state->poisoned, 1);
             return POISONED;
         }
-        if (clock_ns() - begin > h.wait_ns)
-            return LATE;
+        if ((looks & LOOK_AT_CLOCK) == 0) { /* which takes as long as the word */
+            const uint64_t now = clock_ns();
+            begin = begin ? begin : now;
+            if (now - begin > h.wait_ns)
+                return LATE;
+        }
         if (looks > LOOK_AT_HOST) /* what comes soon is not slept through */
             back_off(&turns);
     }
+}
+
+/* The lane that looks for a free slot, and stores the end of what is sent: the first of a block's last warp. What it
+   waits for, the fence above all, holds up no other warp before they come together. */
+SELVAGE_DEVICE_FN unsigned service_lane(const selvage_coop_t &coop)
+{
+    return (coop.lanes - 1) / SELVAGE_DEVICE_WARP * SELVAGE_DEVICE_WARP;
 }
 
 SELVAGE_DEVICE_FN uint64_t key_of(const selvage_device_packet_t &packet, uint64_t number)
@@ -174,10 +208,10 @@ struct total {
 
 /* One thread of a part, after its coop has come together. All is zero again afterwards: this turn is used next after
    the other rank has seen what the last part releases. */
-SELVAGE_DEVICE_FN total count_part(const selvage_device_packet_t &packet, uint64_t number, uint32_t parts, uint64_t sum,
+SELVAGE_DEVICE_FN total count_part(selvage_device_scratch_t *scratch, uint64_t number, uint32_t parts, uint64_t sum,
                                    uint64_t moved)
 {
-    auto &turn = packet.scratch->turn[number % TURNS];
+    auto &turn = scratch->turn[number % TURNS];
 
     if (parts == 1)
         return total{true, sum, moved};
@@ -290,27 +324,33 @@ SELVAGE_DEVICE_FN selvage_outgoing_t selvage_outgoing_open(const selvage_device_
 {
     using namespace selvage_detail;
     const uint64_t number = h.first_epoch + epoch;
+    const bool known = !DEBUG || index < h.nsends;
+    const selvage_device_packet_t &packet = h.sends[index];
+    selvage_outgoing_t out = {};
     bool stop = breaks_rule(h, coop, true, index, epoch, part, parts);
 
-    if (coop.lane == 0 && !stop) {
-        const selvage_device_packet_t &packet = h.sends[index];
+    if (known) { /* on its way while the slot is waited for */
+        uint8_t *const slot = packet.slot + number % TURNS * packet.slot_stride;
+        out = selvage_outgoing_t{slot, packet.bytes, 0, 0, number, 0, index, part, parts, 0,
+                                 slot + packet.record_offset, packet.scratch};
+    }
+    if (coop.lane == service_lane(coop) && !stop && known) {
         if (packet.within_rank && epoch < TURNS) {
             stop = load_u32(&h.state->poisoned) != 0; /* its slots are empty when a session begins */
         } else {
-            const wait_end end = wait_for(h, packet.credit, number);
+            const wait_end end = wait_for(h, packet.credit, number, nullptr);
             stop = end != THERE;
             if (end == LATE)
                 fail(h, SELVAGE_DEVICE_NO_SLOT, true, index, number, 0, 0, false);
         }
     }
+    out.key = h.checks && known ? key_of(packet, number) : 0;
     if (selvage_coop_any(coop, stop))
         return selvage_outgoing_t{};
-    const selvage_device_packet_t &packet = h.sends[index];
-    selvage_outgoing_t out = {packet.slot + number % TURNS * packet.slot_stride, packet.bytes,
-                              h.checks ? key_of(packet, number) : 0, 0, number, 0, index, part, parts, 0};
     if (part == 0 && h.checks)
         for (unsigned w = coop.lane; w < DIGEST_WORD; w += coop.lanes)
-            store_any(out.slot + packet.record_offset + 8 * w, identity_word(packet, w, number));
+            if (w != NUMBER_WORD) /* which comes last */
+                store_any(out.record + 8 * w, identity_word(packet, w, number));
     return out;
 }
 
@@ -369,24 +409,88 @@ SELVAGE_DEVICE_FN void selvage_outgoing_close(const selvage_device_exchange_t &h
     const uint64_t moved = DEBUG ? selvage_coop_sum(coop, out.moved) : 0;
     if (DEBUG)
         out.broken = selvage_coop_any(coop, out.broken != 0);
-    uint8_t *slot = out.slot;
     out.slot = nullptr;
-    if (coop.lane != 0)
+    if (coop.lane != service_lane(coop))
         return;
-    const selvage_device_packet_t &packet = h.sends[out.index];
-    const total all = count_part(packet, out.number, out.parts, sum, moved);
+    const total all = count_part(out.scratch, out.number, out.parts, sum, moved);
     if (!all.last || breaks_places(h, out, true, all.moved))
         return;
-    uint8_t *record = slot + packet.record_offset;
-    if (h.checks)
-        store_any(record + 8 * DIGEST_WORD, finish(out.key, all.sum));
+    if (h.checks) {
+        store_any(out.record + 8 * DIGEST_WORD, finish(out.key, all.sum));
+        /* Partner: wait_for() of a receiver that looks ahead, for which this is a hint, and the digest a proof. */
+        store_system(reinterpret_cast<uint64_t *>(out.record + 8 * NUMBER_WORD), out.number);
+    }
     release_system(); /* once for all, and the order among them matters to nobody */
-    store_system(&packet.scratch->epoch, out.number);
+    store_system(&out.scratch->epoch, out.number);
     /* Partner: wait_for() in selvage_incoming_await(), or the library's pull, of the receiver. */
-    store_system(reinterpret_cast<uint64_t *>(record + ARRIVED_AT), word_of(out.number, 1));
+    store_system(reinterpret_cast<uint64_t *>(out.record + ARRIVED_AT), word_of(out.number, 1));
 }
 
 /* --- receiving ---------------------------------------------------------------------------------------------------- */
+
+namespace selvage_detail {
+
+/* What the record's words say that is not this packet: 0 if nothing. The attempt, in the first word, is nobody's. */
+SELVAGE_DEVICE_FN uint64_t other_record(const selvage_device_packet_t &packet, const selvage_incoming_t &in,
+                                        unsigned lane, unsigned lanes)
+{
+    uint64_t sum = 0;
+
+    for (unsigned w = lane; w < DIGEST_WORD; w += lanes) {
+        const uint64_t seen = load_system(reinterpret_cast<const uint64_t *>(in.record) + w);
+        const uint64_t other = (seen ^ identity_word(packet, w, in.number)) &
+                               (w == 0 ? ~uint64_t{0} >> 8 : ~uint64_t{0});
+        sum += other ? mix(other) | 1 : 0;
+    }
+    return sum;
+}
+
+/* What the lanes find in a slot, past what a multiprocessor caches: a line that came while it was read may not stay
+   there. A slot has room for a whole line at the end of a packet. */
+SELVAGE_DEVICE_FN uint64_t probe(const selvage_incoming_t &in, unsigned lane, unsigned lanes)
+{
+    const uint64_t *const words = reinterpret_cast<const uint64_t *>(in.slot);
+    uint64_t sum = 0;
+
+    for (uint64_t w = uint64_t{2} * lane; 8 * w < in.bytes; w += uint64_t{2} * lanes) {
+        const pair value = load_line_system(words + w);
+        SELVAGE_DEVICE_UNROLL
+        for (unsigned i = 0; i < 2; i++) {
+            const uint64_t left = in.bytes - 8 * w > 8 * i ? in.bytes - 8 * w - 8 * i : 0;
+            const uint64_t mask = left < 8 ? (uint64_t{1} << 8 * left) - 1 : ~uint64_t{0};
+            sum += left ? term(value.word[i] & mask, in.key, w + i) : 0;
+        }
+    }
+    return sum;
+}
+
+/*
+ * Waits for a packet, and reads it as soon as its record is there. Stores may arrive in any order; if record and digest
+ * are right all the same, the packet is there. Otherwise its word, which is stored after a fence, says when it is. Every
+ * warp looks for itself, but for the one that stores the end of what is sent. Lane 0 gets AHEAD only for what is proved,
+ * and NOT_YET for what has to be waited for. No byte that is read here is used: the packet is verified again, as it is
+ * loaded.
+ */
+SELVAGE_DEVICE_FN wait_end look_ahead(const selvage_device_exchange_t &h, const selvage_coop_t &coop,
+                                      const selvage_device_packet_t &packet, selvage_incoming_t &in)
+{
+    const unsigned readers = service_lane(coop) ? service_lane(coop) : coop.lanes;
+    wait_end end = NOT_YET;
+    uint64_t sum = 0;
+
+    if (coop.lane < readers) {
+        const uint64_t *const record = reinterpret_cast<const uint64_t *>(in.record);
+        end = wait_for(h, record + ARRIVED_AT / 8, in.number, record + NUMBER_WORD);
+        if (end == AHEAD || end == THERE) {
+            in.expected = load_system(record + DIGEST_WORD);
+            sum = other_record(packet, in, coop.lane, readers) + probe(in, coop.lane, readers);
+        }
+    }
+    sum = selvage_coop_sum(coop, sum);
+    return end == AHEAD && finish(in.key, sum) != in.expected ? NOT_YET : end;
+}
+
+} // namespace selvage_detail
 
 /**
  * @brief Waits for packet @p index of epoch @p epoch of the session.
@@ -398,34 +502,36 @@ SELVAGE_DEVICE_FN selvage_incoming_t selvage_incoming_await(const selvage_device
 {
     using namespace selvage_detail;
     const uint64_t number = h.first_epoch + epoch;
+    const bool known = !DEBUG || index < h.nrecvs;
+    const selvage_device_packet_t &packet = h.recvs[index];
+    selvage_incoming_t in = {};
     bool stop = breaks_rule(h, coop, false, index, epoch, part, parts);
+    wait_end end = NOT_YET;
 
+    if (known) {
+        const uint8_t *const slot = packet.slot + number % TURNS * packet.slot_stride;
+        in = selvage_incoming_t{slot, packet.bytes, h.checks ? key_of(packet, number) : 0, 0, number, 0, 0, index,
+                                part, parts, 0, slot + packet.record_offset, packet.credit, packet.scratch};
+    }
+    if (known && packet.looks && h.checks && in.bytes <= uint64_t{AHEAD_BYTES} * coop.lanes) {
+        end = look_ahead(h, coop, packet, in);
+        if (!selvage_coop_any(coop, coop.lane == 0 && end != AHEAD))
+            return in;
+    }
     if (coop.lane == 0 && !stop) {
-        const selvage_device_packet_t &packet = h.recvs[index];
-        const uint8_t *slot = packet.slot + number % TURNS * packet.slot_stride;
-        const wait_end end =
-            wait_for(h, reinterpret_cast<const uint64_t *>(slot + packet.record_offset + ARRIVED_AT), number);
+        if (end == NOT_YET)
+            end = wait_for(h, reinterpret_cast<const uint64_t *>(in.record + ARRIVED_AT), number, nullptr);
         stop = end != THERE;
         if (end == LATE)
             fail(h, SELVAGE_DEVICE_ABSENT, false, index, number, 0, 0, false);
     }
     if (selvage_coop_any(coop, stop))
         return selvage_incoming_t{};
-    const selvage_device_packet_t &packet = h.recvs[index];
-    selvage_incoming_t in = {packet.slot + number % TURNS * packet.slot_stride, packet.bytes,
-                             h.checks ? key_of(packet, number) : 0, 0, number, 0, 0, index, part, parts, 0};
     if (!h.checks)
         return in;
-    const uint8_t *record = in.slot + packet.record_offset;
-    if (coop.lane == 0)
-        in.expected = load_any(record + 8 * DIGEST_WORD);
-    /* A record that is another packet's spoils the sum, so that one comparison tells of both. The attempt, in the
-       first word, is nobody's. */
-    for (unsigned w = coop.lane; part == 0 && w < DIGEST_WORD; w += coop.lanes) {
-        const uint64_t other = (load_any(record + 8 * w) ^ identity_word(packet, w, number)) &
-                               (w == 0 ? ~uint64_t{0} >> 8 : ~uint64_t{0});
-        in.sum += other ? mix(other) | 1 : 0;
-    }
+    in.expected = coop.lane == 0 ? load_any(in.record + 8 * DIGEST_WORD) : 0;
+    /* A record that is another packet's spoils the sum, so that one comparison tells of both. */
+    in.sum = part == 0 ? other_record(packet, in, coop.lane, coop.lanes) : 0;
     return in;
 }
 
@@ -495,23 +601,24 @@ SELVAGE_DEVICE_FN bool selvage_incoming_close(const selvage_device_exchange_t &h
         in.broken = selvage_coop_any(coop, in.broken != 0);
     in.slot = nullptr;
     if (coop.lane == 0) {
-        const selvage_device_packet_t &packet = h.recvs[in.index];
-        const total all = count_part(packet, in.number, in.parts, sum, moved);
+        const total all = count_part(in.scratch, in.number, in.parts, sum, moved);
         const uint64_t found = h.checks && all.last ? finish(in.key, all.sum) : in.expected;
         if (all.last && breaks_places(h, in, false, all.moved)) {
             bad = true;
         } else if (all.last && found != in.expected) {
-            const uint8_t *record = packet.slot + in.number % TURNS * packet.slot_stride + packet.record_offset;
-            const bool record_ok = load_any(record + 8) == in.number && load_any(record + 16) == packet.identity[2] &&
-                                   load_any(record + 24) == packet.identity[3] &&
-                                   load_any(record + 32) == packet.identity[4];
+            const selvage_device_packet_t &packet = h.recvs[in.index];
+            const bool record_ok =
+                load_any(in.record + 8) == in.number && load_any(in.record + 16) == packet.identity[2] &&
+                load_any(in.record + 24) == packet.identity[3] && load_any(in.record + 32) == packet.identity[4];
             bad = true;
             fail(h, SELVAGE_DEVICE_DAMAGED, false, in.index, in.number, in.expected, found, record_ok);
         } else if (all.last) {
-            release_system();
-            store_system(&packet.scratch->epoch, in.number);
-            /* Partner: wait_for() in selvage_outgoing_open(), or the library's push, of the sender. */
-            store_system(packet.credit, word_of(in.number + TURNS, 1));
+            if (in.parts > 1) /* what count_part() has cleared, and the loads of the other parts, come before */
+                release_system();
+            store_system(&in.scratch->epoch, in.number);
+            /* The loads of this coop are complete: their sum was compared. Partner: wait_for() in
+               selvage_outgoing_open(), or the library's push, of the sender. */
+            store_system(in.credit, word_of(in.number + TURNS, 1));
         }
     }
     return !selvage_coop_any(coop, bad);

@@ -40,9 +40,15 @@
 
 namespace selvage_detail {
 
+/* Two words that move at once where the address is a multiple of 16. */
+struct alignas(16) pair {
+    uint64_t word[2];
+};
+
 /*
  * store_system after release_system: a release of everything before, at system scope. load_acquire_system is its
- * partner. The others are among the blocks of one device.
+ * partner. store_system alone, and load_system, order nothing on a GPU; load_line_system loads two words so. The
+ * others are among the blocks of one device.
  */
 #if defined(__CUDACC__)
 
@@ -60,6 +66,21 @@ SELVAGE_DEVICE_FN uint64_t load_acquire_system(const uint64_t *word)
 {
     uint64_t value;
     asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
+SELVAGE_DEVICE_FN uint64_t load_system(const uint64_t *word)
+{
+    uint64_t value;
+    asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
+SELVAGE_DEVICE_FN pair load_line_system(const uint64_t *line)
+{
+    pair value;
+    asm volatile("ld.relaxed.sys.v2.u64 {%0, %1}, [%2];" : "=l"(value.word[0]), "=l"(value.word[1])
+                 : "l"(line) : "memory");
     return value;
 }
 
@@ -141,6 +162,16 @@ SELVAGE_DEVICE_FN uint64_t load_acquire_system(const uint64_t *word)
     return __hip_atomic_load(word, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
+SELVAGE_DEVICE_FN uint64_t load_system(const uint64_t *word)
+{
+    return __hip_atomic_load(word, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+SELVAGE_DEVICE_FN pair load_line_system(const uint64_t *line)
+{
+    return pair{{load_system(line), load_system(line + 1)}};
+}
+
 SELVAGE_DEVICE_FN uint64_t load(const uint64_t *word)
 {
     return __hip_atomic_load(word, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
@@ -207,6 +238,17 @@ SELVAGE_DEVICE_FN uint64_t load_acquire_system(const uint64_t *word)
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
+/* Acquires: threads of a process may not touch ordinary memory unordered. */
+SELVAGE_DEVICE_FN uint64_t load_system(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+SELVAGE_DEVICE_FN pair load_line_system(const uint64_t *line)
+{
+    return pair{{load_system(line), load_system(line + 1)}};
+}
+
 SELVAGE_DEVICE_FN uint64_t load(const uint64_t *word)
 {
     return __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -252,11 +294,6 @@ SELVAGE_DEVICE_FN void back_off(unsigned *turns)
 }
 
 #endif
-
-/* Two words that move at once where the address is a multiple of 16. */
-struct alignas(16) pair {
-    uint64_t word[2];
-};
 
 /* Eight bytes at any address. Reads no byte beside them. */
 SELVAGE_DEVICE_FN uint64_t load_any(const uint8_t *from)

@@ -173,6 +173,7 @@ static selvage_device_packet_t describe_recv(const sv_recv_t *recv, selvage_devi
     to.slot_stride = sv_commit_slot_bytes(p);
     to.record_offset = sv_commit_trailer(p);
     to.credit = recv->credit_device;
+    to.looks = sv_batch_looks_ahead(p);
     to.verdict = sv_shared_device_address(&p->peer->segment, &recv->remote->verdict);
     to.leave = sv_shared_device_address(&p->peer->segment, &recv->remote->credit);
     return to;
