@@ -313,7 +313,7 @@ typedef struct sv_push_item {
     uint64_t count;            /* in the words: segments of the packet; 0 is 1 */
     const sv_piece_t *pieces;  /* of sv_gather: in place of src */
     uint64_t npieces;
-    uint64_t reserved;
+    uint64_t credit_near;      /* not 0: credit lies in the memory of the device, where all blocks may look at it */
     sv_record_t identity;      /* epoch, attempt and digest ignored */
 } sv_push_item_t;
 

@@ -24,6 +24,9 @@ struct batch_now {
 /* The host: numbers and keys are in the launch. */
 struct numbered_by_host {
     enum : bool { BY_HOST = true };
+    SV_DEV_METHOD void ask(void)
+    {
+    }
     SV_DEV_METHOD void begin(sv_dev_block_t)
     {
     }
@@ -44,14 +47,24 @@ struct numbered_by_device {
     const sv_epoch_state_t *state;
     uint32_t word;  /* that tells the host of the launch: SV_EPOCH_BEGUN or SV_EPOCH_ENDING */
     uint64_t epoch; /* 0: not known yet */
-    uint64_t fault_epoch;
+    uint64_t last, fault_epoch;
+    bool asked;
+    /* The number is on its way; what else is needed soon may follow it before begin(). */
+    SV_DEV_METHOD void ask(void)
+    {
+        if (asked)
+            return;
+        asked = true;
+        sv_dev_launch_wait();
+        last = sv_dev_load_u64(&state->epoch);
+        fault_epoch = sv_dev_load_u64(&state->fault_epoch);
+    }
     SV_DEV_METHOD void begin(sv_dev_block_t block)
     {
         if (epoch)
             return;
-        sv_dev_launch_wait();
-        fault_epoch = sv_dev_load_u64(&state->fault_epoch); /* on its way together with the number */
-        epoch = epoch_begin(state, word, block);
+        ask();
+        epoch = epoch_begin(state, last, word, block);
     }
     SV_DEV_METHOD batch_now now(const sv_batch_arg_t &, unsigned, const sv_record_t &identity) const
     {
@@ -155,15 +168,19 @@ SV_DEV_FN const ITEM &batch_fetch(const void *items, uint32_t index, sv_dev_bloc
 #endif
 }
 
-/* The first items of a block in a launch of pushes and pulls; NULL: it has no such share. */
+/* What a block of a launch of pushes and pulls has fetched ahead of all that waits: the items of its first shares (NULL:
+   it has none), and the word of the first push's credit as it was then. */
 struct batch_first {
     const sv_push_item_t *push;
     const sv_pull_item_t *pull;
+    uint64_t credit;
 };
 
-/* Fetches both at once, ahead of all that waits. number begins while they are on their way. */
-template <typename NUMBER>
-SV_DEV_FN batch_first batch_fetch_first(const sv_run_arg_t &arg, NUMBER &number, sv_dev_block_t at)
+/*
+ * Items never change, and credit may be looked at any time. So all of this overlaps the kernel before, if the launch
+ * does. All threads of the block call, and see the same.
+ */
+SV_DEV_FN batch_first batch_fetch_first(const sv_run_arg_t &arg, sv_dev_block_t at)
 {
     const bool pushes = at.block < arg.push.first_block[arg.push.npackets];
     const bool pulls = at.block < arg.pull.first_block[arg.pull.npackets];
@@ -171,21 +188,27 @@ SV_DEV_FN batch_first batch_fetch_first(const sv_run_arg_t &arg, NUMBER &number,
     const unsigned in = pulls ? batch_share_of(arg.pull, at.block, at).packet : 0;
     const sv_push_item_t *push = static_cast<const sv_push_item_t *>(arg.push.items) + arg.push.index[out];
     const sv_pull_item_t *pull = static_cast<const sv_pull_item_t *>(arg.pull.items) + arg.pull.index[in];
+    uint64_t credit = 0;
 #if defined(SV_DEV_GPU)
     enum : unsigned { PUSH_WORDS = sizeof(sv_push_item_t) / 8, PULL_WORDS = sizeof(sv_pull_item_t) / 8 };
-    SV_DEV_SHARED uint64_t fetched[PUSH_WORDS + PULL_WORDS];
+    SV_DEV_SHARED uint64_t fetched[PUSH_WORDS + PULL_WORDS + 1];
     const unsigned words = PUSH_WORDS + (pulls ? unsigned{PULL_WORDS} : 0u);
     for (unsigned w = at.tid + (pushes ? 0 : unsigned{PUSH_WORDS}); w < words; w += at.nthreads)
         fetched[w] = w < PUSH_WORDS ? reinterpret_cast<const uint64_t *>(push)[w]
                                     : reinterpret_cast<const uint64_t *>(pull)[w - PUSH_WORDS];
-    number.begin(at);
     sv_dev_block_sync();
     push = reinterpret_cast<const sv_push_item_t *>(fetched);
     pull = reinterpret_cast<const sv_pull_item_t *>(fetched + PUSH_WORDS);
-#else
-    number.begin(at);
 #endif
-    return batch_first{pushes ? push : nullptr, pulls ? pull : nullptr};
+    if (at.tid == 0 && pushes && push->credit_near && arg.push.wait_ns != 0)
+        credit = sv_dev_load_acquire_system_u64(push->credit); /* partner: as in batch_poll() */
+#if defined(SV_DEV_GPU)
+    if (at.tid == 0)
+        fetched[PUSH_WORDS + PULL_WORDS] = credit;
+    sv_dev_block_sync();
+    credit = fetched[PUSH_WORDS + PULL_WORDS];
+#endif
+    return batch_first{pushes ? push : nullptr, pulls ? pull : nullptr, credit};
 }
 
 /*
@@ -244,6 +267,17 @@ SV_DEV_FN batch_found batch_await(const sv_batch_arg_t &arg, uint64_t epoch, sv_
     found = sv_dev_block_broadcast_u32(found, at); /* the barriers inside bring thread 0's wait to all */
     batch_bring_next(arg);
     return static_cast<batch_found>(found);
+}
+
+/* batch_await() where the word was seen before, by all threads alike: no barrier. */
+SV_DEV_FN void batch_await_seen(const sv_batch_arg_t &arg, sv_digest_scratch_t *scratch, unsigned share,
+                                sv_dev_block_t at)
+{
+    sv_dev_launch_wait();
+    if (at.tid == 0 && at.block == 0 && at.nblocks > 1) /* partner: the acquire in batch_await(), in other shares */
+        sv_dev_store_release_u32(&scratch->go, BATCH_GO);
+    sv_dev_stamp(arg.stamps, share, SV_STAMP_SAW, at.tid);
+    batch_bring_next(arg);
 }
 
 /* The total over the shares of a packet, for its last one. */

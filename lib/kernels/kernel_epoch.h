@@ -3,7 +3,7 @@
  * Device code of epochs that no host numbers: those of graphs, and of kernels that communicate. Their number is in the
  * device's memory (sv_epoch_state_t). So a launch that is replayed does the next epoch each time.
  *
- *   every block:   sv_dev_launch_wait(); epoch = epoch_begin(state, word, at); key = epoch_key(identity, epoch); ...
+ *   every block:   sv_dev_launch_wait(); last = state->epoch; epoch = epoch_begin(state, last, word, at); key = epoch_key(identity, epoch); ...
  *   at the end:    epoch_end(state, epoch, at)      in the launch that ends the epoch, and in none else
  *
  * An epoch may be several launches on one stream: all but the last leave the number as it is. Kernels of two epochs
@@ -30,12 +30,10 @@ SV_DEV_FN uint64_t epoch_key(const sv_record_t &identity, uint64_t epoch)
     return digest_mix(identity.index + uint64_t{1000} * identity.tag + key);
 }
 
-/* The epoch that a launch is of. Every thread calls, once what is ahead on the stream is complete. word is
-   SV_EPOCH_ENDING if the launch ends the epoch, else SV_EPOCH_BEGUN. */
-SV_DEV_FN uint64_t epoch_begin(const sv_epoch_state_t *state, uint32_t word, sv_dev_block_t at)
+/* The epoch that a launch is of. Every thread calls, once what is ahead on the stream is complete. last is what
+   state->epoch was then. word is SV_EPOCH_ENDING if the launch ends the epoch, else SV_EPOCH_BEGUN. */
+SV_DEV_FN uint64_t epoch_begin(const sv_epoch_state_t *state, uint64_t last, uint32_t word, sv_dev_block_t at)
 {
-    const uint64_t last = sv_dev_load_u64(&state->epoch);
-
     /* The host stored that word before it gave anybody a kernel that asks. */
     const uint64_t epoch = 1 + (last == SV_EPOCH_UNTOLD ? sv_dev_load_word_system(state->words + SV_EPOCH_TOLD) : last);
     if (at.tid == 0 && at.block == 0) /* the host reads it when it knows that the kernel is complete */

@@ -11,8 +11,16 @@ namespace {
 
 struct layout_push {
     enum : unsigned { STAMP = SV_STAMP_PACKED };
+    struct held {
+    };
+
+    SV_DEV_FN held fetch(const sv_push_item_t &, sv_dev_block_t)
+    {
+        return held{};
+    }
+
     SV_DEV_FN uint64_t push(const sv_batch_arg_t &arg, const sv_push_item_t &item, uint8_t *dst, uint64_t key,
-                            sv_dev_block_t at)
+                            sv_dev_block_t at, held)
     {
         return layout_block<true>(arg, item.pieces, item.npieces, dst, item.identity.bytes, key, at);
     }

@@ -85,20 +85,27 @@ SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const NUMBER &number, const
 
 template <typename MOVE, typename NUMBER>
 SV_DEV_FN void push_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned share, sv_dev_block_t block,
-                          const sv_push_item_t *fetched)
+                          const batch_first &first)
 {
     const batch_share mine = batch_share_of(arg, share, block);
     const sv_push_item_t &item =
-        fetched ? *fetched : batch_fetch<sv_push_item_t, true>(arg.items, arg.index[mine.packet], block);
+        first.push ? *first.push : batch_fetch<sv_push_item_t, true>(arg.items, arg.index[mine.packet], block);
+    typename MOVE::held held = {};
+    number.ask();
+    if (!NUMBER::BY_HOST) /* what is ahead on the stream is complete */
+        held = MOVE::fetch(item, mine.at);
     number.begin(block);
     const batch_now now = number.now(arg, mine.packet, item.identity);
     const uint64_t slot = item.nslots > 1 ? now.epoch % item.nslots : 0;
-    const bool here =
-        batch_await(arg, now.epoch, item.scratch, item.credit, 1, nullptr, nullptr, share, mine.at) == BATCH_GO;
+    bool here = first.credit && batch_word_is(first.credit, now.epoch, arg.attempt, 1);
     uint64_t sum = 0;
 
     if (here)
-        sum = MOVE::push(arg, item, item.dst + slot * item.dst_stride, now.key, mine.at);
+        batch_await_seen(arg, item.scratch, share, mine.at);
+    else
+        here = batch_await(arg, now.epoch, item.scratch, item.credit, 1, nullptr, nullptr, share, mine.at) == BATCH_GO;
+    if (here)
+        sum = MOVE::push(arg, item, item.dst + slot * item.dst_stride, now.key, mine.at, held);
     /* The barriers inside also put every thread's stores before one of them counts the share in or releases. */
     sum = sv_dev_block_sum_u64(sum, mine.at);
     if (mine.at.tid != batch_closer(mine.at))
@@ -111,25 +118,82 @@ SV_DEV_FN void push_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned sh
     sv_dev_stamp(arg.stamps, share, SV_STAMP_SIGNALLED, 0);
 }
 
-/* first: the item of the block's first share, if it is fetched. */
+/* first: what is fetched for the block's first share. */
 template <typename MOVE, typename NUMBER>
 SV_DEV_FN void push_body(const sv_batch_arg_t &arg, NUMBER &&number, sv_dev_block_t at,
-                         const sv_push_item_t *first = nullptr)
+                         batch_first first = batch_first{nullptr, nullptr, 0})
 {
-    for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks, first = nullptr) {
+    for (unsigned share = at.block; share < arg.first_block[arg.npackets]; share += at.nblocks) {
         sv_dev_stamp_begin(arg.stamps, share, at.tid);
         push_share<MOVE>(arg, number, share, at, first);
         sv_dev_stamp(arg.stamps, share, SV_STAMP_LEFT, at.tid ^ batch_closer(at));
+        first.push = nullptr;
+        first.credit = 0;
     }
 }
+
+/* What a lane has of a short packet that its block has alone. */
+struct whole_held {
+    enum : unsigned { UNITS = 4 };
+    sv_dev_pair_t unit[UNITS];
+    bool all; /* of its lanes' */
+};
 
 /* A packet that lies in one piece. */
 struct whole_push {
     enum : unsigned { STAMP = SV_STAMP_STORED };
-    SV_DEV_FN uint64_t push(const sv_batch_arg_t &arg, const sv_push_item_t &item, uint8_t *dst, uint64_t key,
-                            sv_dev_block_t at)
+    typedef whole_held held;
+
+    /* Reads the packet, if it is short and aligned, while the epoch's number is on its way. */
+    SV_DEV_FN whole_held fetch(const sv_push_item_t &item, sv_dev_block_t at)
     {
-        return digest_block(item.src, dst, item.identity.bytes, key, !(arg.flags & SV_DIGEST_NONE), at);
+        const uint64_t bytes = item.identity.bytes;
+        const uintptr_t places = reinterpret_cast<uintptr_t>(item.src) | reinterpret_cast<uintptr_t>(item.dst) |
+                                 item.dst_stride;
+        whole_held held = {};
+
+        held.all = at.nblocks == 1 && bytes % 8 == 0 && places % 16 == 0 &&
+                   bytes <= uint64_t{sizeof held.unit} * at.nthreads;
+        SV_DEV_UNROLL
+        for (unsigned u = 0; u < whole_held::UNITS; u++) {
+            const uint64_t offset = uint64_t{16} * (at.tid + u * at.nthreads);
+            if (held.all && offset + 16 <= bytes)
+                held.unit[u] = pair_access::load(item.src + offset);
+            else if (held.all && offset < bytes)
+                held.unit[u].word[0] = sv_dev_load_u64_any(item.src + offset);
+        }
+        return held;
+    }
+
+    SV_DEV_FN uint64_t store(const sv_push_item_t &item, uint8_t *dst, uint64_t key, bool sums, sv_dev_block_t at,
+                             const whole_held &held)
+    {
+        const uint64_t bytes = item.identity.bytes;
+        uint64_t sum = 0;
+
+        SV_DEV_UNROLL
+        for (unsigned u = 0; u < whole_held::UNITS; u++) {
+            const uint64_t offset = uint64_t{16} * (at.tid + u * at.nthreads);
+            const uint64_t first = key + offset / 8 * SV_DIGEST_STEP;
+            if (offset + 16 <= bytes)
+                pair_access::store(dst + offset, held.unit[u]);
+            else if (offset < bytes)
+                sv_dev_store_u64_any(dst + offset, held.unit[u].word[0]);
+            if (sums && offset < bytes)
+                sum += digest_term(held.unit[u].word[0], first);
+            if (sums && offset + 16 <= bytes)
+                sum += digest_term(held.unit[u].word[1], first + SV_DIGEST_STEP);
+        }
+        return sum;
+    }
+
+    SV_DEV_FN uint64_t push(const sv_batch_arg_t &arg, const sv_push_item_t &item, uint8_t *dst, uint64_t key,
+                            sv_dev_block_t at, const whole_held &held)
+    {
+        const bool sums = !(arg.flags & SV_DIGEST_NONE);
+
+        return held.all ? store(item, dst, key, sums, at, held)
+                        : digest_block(item.src, dst, item.identity.bytes, key, sums, at);
     }
 };
 

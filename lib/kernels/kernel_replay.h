@@ -29,14 +29,14 @@ template <typename PUSH, typename PULL>
 SV_DEV_FN void replay_body(const sv_run_arg_t &arg, sv_dev_block_t at)
 {
     const uint32_t word = arg.pull.flags & SV_BATCH_ENDS_EPOCH ? uint32_t{SV_EPOCH_ENDING} : uint32_t{SV_EPOCH_BEGUN};
-    numbered_by_device number = {arg.pull.state, word, 0, 0};
+    const batch_first first = batch_fetch_first(arg, at);
+    numbered_by_device number = {arg.pull.state, word, 0, 0, 0, false};
 
     if (arg.pull.flags & SV_BATCH_GRANTS) {
         number.begin(at);
         replay_grant(arg.pull, number.epoch, at);
     }
-    const batch_first first = batch_fetch_first(arg, number, at);
-    push_body<PUSH>(arg.push, number, at, first.push);
+    push_body<PUSH>(arg.push, number, at, first);
     pull_body<PULL>(arg.pull, number, at, first.pull);
     if (arg.pull.flags & SV_BATCH_ENDS_EPOCH) {
         number.begin(at); /* where there are no packets */

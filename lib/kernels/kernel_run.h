@@ -19,9 +19,9 @@ template <typename PUSH, typename PULL>
 SV_DEV_FN void run_body(const sv_run_arg_t &arg, sv_dev_block_t at)
 {
     numbered_by_host number;
-    const batch_first first = batch_fetch_first(arg, number, at);
+    const batch_first first = batch_fetch_first(arg, at);
 
-    push_body<PUSH>(arg.push, number, at, first.push);
+    push_body<PUSH>(arg.push, number, at, first);
     pull_body<PULL>(arg.pull, number, at, first.pull);
 }
 

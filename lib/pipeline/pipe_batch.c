@@ -62,6 +62,7 @@ static sv_push_item_t push_item(const sv_send_t *send)
         item.record_stride = send->target_stride;
         item.arrived_device = (uint64_t *)(void *)(item.record + sizeof(sv_record_t));
         item.credit = send->credit_device ? send->credit_device : item.credit;
+        item.credit_near = send->credit_device != NULL;
     }
     return item;
 }

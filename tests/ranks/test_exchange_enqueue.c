@@ -180,6 +180,7 @@ static void test_runs(void)
         play("", 2, 8, true, &retry);
         play("", 3, 16384, false, &off);
         play("", 4, 4096, false, &report);
+        play("KERNEL_LOOK_MAX_BYTES=0", 2, 4096, false, &retry); /* nobody looks ahead of the words */
         scene.epochs = 30 / fewer();
         play("KERNEL_PEER_MAX_BYTES=4M", 2, 1 << 20, false, &retry);
         play("KERNEL_PEER_MAX_BYTES=4M", 3, 300001, true, &retry);

@@ -282,6 +282,8 @@ static void test_mixed(void)
         play((scene_t){.env = "", .size = 1, .per_pair = 2, .bytes = 100, .alike = alike, .epochs = 200});
         play((scene_t){.env = "", .size = 2, .per_pair = 1, .bytes = 8, .alike = alike, .epochs = 300});
         play((scene_t){.env = "", .size = 3, .per_pair = 2, .bytes = 4096, .alike = alike, .epochs = 100});
+        play((scene_t){.env = "KERNEL_LOOK_MAX_BYTES=0", .size = 2, .per_pair = 2, .bytes = 4096, .alike = alike,
+                       .epochs = 60}); /* nobody looks ahead of the words */
         play((scene_t){.env = "KERNEL_PEER_MAX_BYTES=4M", .size = 2, .per_pair = 1, .bytes = 100001,
                        .alike = alike, .epochs = 60});
         play((scene_t){.env = "KERNEL_PEER_MAX_BYTES=0", .size = 2, .per_pair = 2, .bytes = 20000, .registered = true,

@@ -322,6 +322,7 @@ static void run_tests(sv_device_t *dev, bool concurrent)
     test_sticky(dev, stream);
     test_push_pull(dev, stream);
     batch_test_waits(dev, stream, other, concurrent);
+    batch_test_ahead(dev, stream, other, concurrent);
     SV_DEVICE_CALL(dev, stream_destroy, stream);
     SV_DEVICE_CALL(dev, stream_destroy, other);
 }
