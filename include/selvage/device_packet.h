@@ -107,8 +107,8 @@ enum wait_end { THERE, POISONED, LATE, AHEAD, NOT_YET };
 
 /*
  * Looks at a word until it tells of the epoch. The host's word is far, and looked at seldom. AHEAD if the other word is
- * the epoch before that (NULL: it is not looked at): it is that of a record, which nothing has put after its payload. It
- * is looked at first, since the acquire after it lets go of whatever is cached of the payload.
+ * the epoch before that (NULL: it is not looked at): it is that of a record, which nothing has put after its payload.
+ * It is looked at first, since the acquire after it lets go of whatever is cached of the payload.
  */
 SELVAGE_DEVICE_FN wait_end wait_for(const selvage_device_exchange_t &h, const uint64_t *word, uint64_t number,
                                     const uint64_t *ahead)
@@ -416,9 +416,9 @@ SELVAGE_DEVICE_FN void selvage_outgoing_close(const selvage_device_exchange_t &h
     if (!all.last || breaks_places(h, out, true, all.moved))
         return;
     if (h.checks) {
-        store_any(out.record + 8 * DIGEST_WORD, finish(out.key, all.sum));
+        store_system(reinterpret_cast<uint64_t *>(out.record) + DIGEST_WORD, finish(out.key, all.sum));
         /* Partner: wait_for() of a receiver that looks ahead, for which this is a hint, and the digest a proof. */
-        store_system(reinterpret_cast<uint64_t *>(out.record + 8 * NUMBER_WORD), out.number);
+        store_system(reinterpret_cast<uint64_t *>(out.record) + NUMBER_WORD, out.number);
     }
     release_system(); /* once for all, and the order among them matters to nobody */
     store_system(&out.scratch->epoch, out.number);
@@ -466,10 +466,10 @@ SELVAGE_DEVICE_FN uint64_t probe(const selvage_incoming_t &in, unsigned lane, un
 
 /*
  * Waits for a packet, and reads it as soon as its record is there. Stores may arrive in any order; if record and digest
- * are right all the same, the packet is there. Otherwise its word, which is stored after a fence, says when it is. Every
- * warp looks for itself, but for the one that stores the end of what is sent. Lane 0 gets AHEAD only for what is proved,
- * and NOT_YET for what has to be waited for. No byte that is read here is used: the packet is verified again, as it is
- * loaded.
+ * are right all the same, the packet is there. Otherwise its word, which is stored after a fence, says when it is.
+ * Every warp looks for itself, but for the one that stores the end of what is sent. Lane 0 gets AHEAD only for what is
+ * proved, and NOT_YET for what has to be waited for. No byte that is read here is used: the packet is verified again,
+ * as it is loaded.
  */
 SELVAGE_DEVICE_FN wait_end look_ahead(const selvage_device_exchange_t &h, const selvage_coop_t &coop,
                                       const selvage_device_packet_t &packet, selvage_incoming_t &in)

@@ -113,9 +113,9 @@ SV_DEV_FN bool batch_word_is(uint64_t word, uint64_t epoch, uint32_t attempt, ui
 enum batch_found : uint32_t { BATCH_NOT_YET = 0, BATCH_GO = 1, BATCH_STAY = 2, BATCH_AHEAD = 3 };
 
 /*
- * Looks at a word until it is there: GO, or STAY if time is over or the exchange is given up. AHEAD if the other word is
- * the epoch before that: it is that of a record, which nothing has put after its payload. It is looked at first, since
- * the acquire after it lets go of whatever is cached of the payload.
+ * Looks at a word until it is there: GO, or STAY if time is over or the exchange is given up. AHEAD if the other word
+ * is the epoch before that: it is that of a record, which nothing has put after its payload. It is looked at first,
+ * since the acquire after it lets go of whatever is cached of the payload.
  */
 SV_DEV_FN batch_found batch_poll(const sv_batch_arg_t &arg, uint64_t epoch, const uint64_t *word, uint64_t count,
                                  const uint64_t *ahead)
@@ -168,8 +168,8 @@ SV_DEV_FN const ITEM &batch_fetch(const void *items, uint32_t index, sv_dev_bloc
 #endif
 }
 
-/* What a block of a launch of pushes and pulls has fetched ahead of all that waits: the items of its first shares (NULL:
-   it has none), and the word of the first push's credit as it was then. */
+/* What a block of a launch of pushes and pulls has fetched ahead of all that waits: the items of its first shares
+   (NULL: it has none), and the word of the first push's credit as it was then. */
 struct batch_first {
     const sv_push_item_t *push;
     const sv_pull_item_t *pull;
@@ -229,11 +229,11 @@ SV_DEV_FN void batch_bring_next(const sv_batch_arg_t &arg)
 }
 
 /*
- * Waits for one or two words (second may be NULL, and ahead: see batch_poll()) on behalf of all shares of a packet. Only
- * the first share looks at them: they may lie in host memory, and many readers would hold up the very store that they
- * wait for. The others wait for what the first one says in the scratch. Its deadline is theirs, and its block comes
- * before theirs. All threads call, and may read what was released before the words. share is that of the launch, for
- * its stamps.
+ * Waits for one or two words (second may be NULL, and ahead: see batch_poll()) on behalf of all shares of a packet.
+ * Only the first share looks at them: they may lie in host memory, and many readers would hold up the very store that
+ * they wait for. The others wait for what the first one says in the scratch. Its deadline is theirs, and its block
+ * comes before theirs. All threads call, and may read what was released before the words. share is that of the launch,
+ * for its stamps.
  *
  * The launch may have overlapped the kernel before it on the stream, which may work on the same packet. So nothing but
  * the words is looked at before that kernel is complete, the scratch included.

@@ -3,7 +3,8 @@
  * Device code of epochs that no host numbers: those of graphs, and of kernels that communicate. Their number is in the
  * device's memory (sv_epoch_state_t). So a launch that is replayed does the next epoch each time.
  *
- *   every block:   sv_dev_launch_wait(); last = state->epoch; epoch = epoch_begin(state, last, word, at); key = epoch_key(identity, epoch); ...
+ *   every block:   sv_dev_launch_wait(); last = state->epoch; epoch = epoch_begin(state, last, word, at);
+ *                  key = epoch_key(identity, epoch); ...
  *   at the end:    epoch_end(state, epoch, at)      in the launch that ends the epoch, and in none else
  *
  * An epoch may be several launches on one stream: all but the last leave the number as it is. Kernels of two epochs

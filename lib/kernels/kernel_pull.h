@@ -10,7 +10,9 @@
  * looks AHEAD and the item allows it, the payload is read as soon as the record is there, whatever the order in which
  * stores arrive. If the digest of what was read is the record's, it was the packet, and the word says nothing more. If
  * not, the block waits for the word and reads all of the packet once more, and only that says that it is damaged. So a
- * packet is never taken or refused on other grounds than after the word. Bytes may be stored twice at their place.
+ * packet is never taken or refused on other grounds than after the word. Bytes may be stored twice at their place. Each
+ * is loaded once and stored before it is summed, so that no compiler may load it again in between: for all that it
+ * knows, the store has changed it.
  *
  *   sender    payload --> record --> fence --> word
  *   receiver               `-> read, sum: right --> leave      wrong --> word --> read, sum: the verdict
@@ -22,7 +24,8 @@
 
 namespace {
 
-/* Whether the launch may read the packet ahead of its word: one with a record that proves it, sent for the first time. */
+/* Whether the launch may read the packet ahead of its word: one with a record that proves it, sent for the first
+   time. */
 template <typename MOVE> SV_DEV_FN bool pull_looks_ahead(const sv_batch_arg_t &arg, const sv_pull_item_t &item)
 {
     return MOVE::AHEAD && item.looks && arg.wait_ns != 0 && arg.attempt == 0 && !(arg.flags & SV_DIGEST_NONE);
@@ -51,9 +54,9 @@ SV_DEV_FN batch_found pull_await(const sv_batch_arg_t &arg, const sv_pull_item_t
 }
 
 /*
- * The same for a packet that this block has alone, without a barrier: each wave looks for itself, and reads as soon as it
- * sees something. They may see different things, but only the first thread's verdict counts. No wave but the closer's
- * waits for the push of this block, so the closer's does not look.
+ * The same for a packet that this block has alone, without a barrier: each wave looks for itself, and reads as soon as
+ * it sees something. They may see different things, but only the first thread's verdict counts. No wave but the
+ * closer's waits for the push of this block, so the closer's does not look.
  */
 SV_DEV_FN batch_found pull_await_apart(const sv_batch_arg_t &arg, const sv_pull_item_t &item, uint64_t epoch,
                                        uint64_t slot, unsigned share, sv_dev_block_t at)

@@ -80,6 +80,15 @@ static void test_styles(void)
             play(1 + (style + how) % 3, "");
         }
     }
+    for (int lanes = 0; lanes < 4; lanes += 3) { /* what is read ahead of its word, and too early */
+        scene = usual;
+        scene.hasty = true;
+        scene.lanes = (unsigned)lanes;
+        play(2, "");
+    }
+    scene = usual;
+    scene.seed = 50;
+    play(2, "KERNEL_LOOK_MAX_BYTES=0"); /* nobody looks ahead */
     scene = usual;
     scene.checksum = SELVAGE_CHECKSUM_OFF;
     play(2, "");
