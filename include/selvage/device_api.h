@@ -86,6 +86,6 @@ selvage_status_t selvage_halo_device(struct selvage_halo *halo, unsigned epochs,
 
 #include <selvage/device_pieces.h>
 
-#include <selvage/device_session.h> /* and with these device_packet.h, device_coop.h, device_words.h */
+#include <selvage/device_session.h> /* and with these all others of device_*.h */
 #endif
 #endif
