@@ -21,6 +21,9 @@ static bool keep_first_error(sv_coll_arena_t *arena, selvage_status_t status)
 selvage_status_t sv_coll_check(selvage_coll_t *coll)
 {
     sv_coll_arena_t *arena = coll->arena;
+    /* The engine's comes before that of kernels which it has ended. Partner: the release in sv_coll_note_failure(). */
+    if (__atomic_load_n(&arena->has_broken_text, __ATOMIC_ACQUIRE))
+        return sv_error_quiet(__atomic_load_n(&arena->broken, __ATOMIC_RELAXED), "%s", arena->broken_text);
     /* Partner: the release in the kernel that recorded the error. */
     if (__atomic_load_n(&arena->pinned->error.kind, __ATOMIC_ACQUIRE) != SV_COLL_FINE) {
         char text[SV_DETAIL_BYTES];
@@ -32,9 +35,6 @@ selvage_status_t sv_coll_check(selvage_coll_t *coll)
     selvage_status_t broken = __atomic_load_n(&arena->broken, __ATOMIC_ACQUIRE);
     if (broken == SELVAGE_SUCCESS)
         return SELVAGE_SUCCESS;
-    /* Partner: the release in sv_coll_note_failure(). */
-    if (__atomic_load_n(&arena->has_broken_text, __ATOMIC_ACQUIRE))
-        return sv_error_quiet(broken, "%s", arena->broken_text);
     return sv_error_quiet(broken, "collectives of this communicator have ended: %s", selvage_status_string(broken));
 }
 
