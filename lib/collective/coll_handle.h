@@ -257,6 +257,8 @@ selvage_status_t sv_coll_nodes(selvage_coll_t *coll, const sv_coll_call_t *calls
 bool sv_coll_queue_is_idle(const sv_coll_arena_t *arena);
 /* Waits for that. What does not get on for the deadline is aborted. Not where the engine lives. */
 void sv_coll_queue_wait(sv_coll_arena_t *arena);
+/* After that: waits until no stream is held by one of them, for the deadline at most; whether that is so. */
+bool sv_coll_queue_release(sv_coll_arena_t *arena);
 /* Engine: advances them; whether anything moved. _end(): those under way fail, without a word to other ranks. */
 bool sv_coll_queue_poll(sv_coll_arena_t *arena);
 void sv_coll_queue_end(sv_coll_arena_t *arena, selvage_status_t status);

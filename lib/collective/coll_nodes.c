@@ -203,29 +203,33 @@ static void move_to_arena(sv_coll_flight_t *flight)
 }
 
 /* Holds the first stream until the flight is through. */
-static selvage_status_t launch_gate(const selvage_coll_t *coll, uint64_t number, void *stream)
+static selvage_status_t launch_gate(sv_coll_flight_t *flight, uint64_t number, void *stream)
 {
-    sv_coll_gate_t *gate = &coll->arena->pinned_device->gate;
+    const sv_coll_arena_t *arena = flight->coll->arena;
+    sv_coll_gate_t *gate = &arena->pinned_device->gate;
     const sv_await_arg_t arg = {.word = &gate->through, .abort = &gate->ended, .late = &gate->late, .epoch = number,
                                 .wait_ns = UINT64_MAX}; /* the engine has the deadline */
-    return SV_DEVICE_CALL(coll->comm->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream);
+    return SV_DEVICE_CALL(arena->comm->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream);
 }
 
 /* And with it the other streams of a group. */
-static selvage_status_t hold_others(const sv_coll_queue_t *queue, selvage_coll_t *coll, const sv_coll_call_t *calls,
-                                    unsigned ncalls)
+static selvage_status_t hold_others(sv_coll_flight_t *flight, const sv_coll_call_t *calls, unsigned ncalls)
 {
-    sv_device_t *dev = coll->comm->dev;
-    bool recorded = false;
-    for (unsigned i = 1; i < ncalls; i++) {
-        if (!sv_coll_is_new_stream(calls, i))
-            continue;
-        if (!recorded)
-            SV_TRY(SV_DEVICE_CALL(dev, event_record, queue->cross, calls[0].stream));
-        recorded = true;
-        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, calls[i].stream, queue->cross));
-    }
+    sv_device_t *dev = flight->coll->comm->dev;
+    SV_TRY(SV_DEVICE_CALL(dev, event_record, flight->gated, calls[0].stream));
+    flight->has_gate = true;
+    for (unsigned i = 1; i < ncalls; i++)
+        if (sv_coll_is_new_stream(calls, i))
+            SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, calls[i].stream, flight->gated));
     return SELVAGE_SUCCESS;
+}
+
+/* Whether the gate of an earlier flight looks at nothing any more. */
+static bool is_gate_over(sv_device_t *dev, sv_coll_flight_t *flight)
+{
+    if (flight->has_gate && SV_DEVICE_CALL(dev, event_query, flight->gated) != SELVAGE_IN_PROGRESS)
+        flight->has_gate = false;
+    return !flight->has_gate;
 }
 
 static bool is_place_free(const void *arg)
@@ -254,13 +258,15 @@ static selvage_status_t enqueue_flight(selvage_coll_t *coll, const sv_coll_call_
         sv_progress_pause(&coll->comm->progress, &backoff, is_place_free, queue);
     SV_TRY(sv_coll_check(coll));
     sv_coll_flight_t *flight = &queue->flight[before % SV_COLL_FLIGHTS];
+    while (!is_gate_over(coll->comm->dev, flight)) /* its word has come, and it has begun or is about to */
+        sv_backoff(&backoff);
     SV_TRY(fill_flight(flight, coll, calls, ncalls));
     SV_TRY(record_begin(queue, flight));
     if (!coll->spans)
         move_to_arena(flight);
-    SV_TRY(launch_gate(coll, before + 1, calls[0].stream));
+    SV_TRY(launch_gate(flight, before + 1, calls[0].stream));
     publish_flight(coll, queue, before + 1);
-    return hold_others(queue, coll, calls, ncalls);
+    return hold_others(flight, calls, ncalls);
 }
 
 static selvage_status_t wait_for_flight(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
@@ -298,4 +304,22 @@ void sv_coll_queue_wait(sv_coll_arena_t *arena)
             __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE);
         sv_progress_pause(&arena->comm->progress, &backoff, is_queue_through, queue);
     }
+}
+
+bool sv_coll_queue_release(sv_coll_arena_t *arena)
+{
+    sv_coll_queue_t *queue = queue_of(arena);
+    const double timeout_s = arena->comm->timeout_s;
+    sv_backoff_t backoff = {.max_sleep_us = 100, .oversubscribed = arena->comm->topology.oversubscribed};
+    const uint64_t begin_ns = sv_clock_ns();
+    for (unsigned i = 0; queue && i < SV_COLL_FLIGHTS; i++)
+        while (!is_gate_over(arena->comm->dev, &queue->flight[i])) {
+            if (timeout_s >= 0 && (double)(sv_clock_ns() - begin_ns) * 1e-9 > timeout_s) {
+                (void)sv_error(SELVAGE_ERR_TIMEOUT, "a stream has not come for %g s to where a collective call, which "
+                               "is over, held it", timeout_s);
+                return false;
+            }
+            sv_backoff(&backoff);
+        }
+    return true;
 }

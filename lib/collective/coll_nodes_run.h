@@ -77,6 +77,8 @@ typedef struct sv_coll_flight {
     sv_coll_call_t one, *room; /* room: of groups; owned, kept for the next one */
     unsigned room_calls;
     sv_event_t *begun;         /* after all that was on the streams */
+    sv_event_t *gated;         /* after the gate; application's thread, as has_gate: */
+    bool has_gate;             /* it may still look at its words */
 } sv_coll_flight_t;
 
 typedef struct sv_coll_run {
@@ -98,7 +100,7 @@ typedef struct sv_coll_run {
 typedef struct sv_coll_queue {
     sv_coll_flight_t flight[SV_COLL_FLIGHTS]; /* number n in n % FLIGHTS */
     sv_coll_flight_t blocking; /* of who waits, where nothing is ever enqueued */
-    sv_event_t *cross;         /* between the streams of a group; application's thread */
+    sv_event_t *cross;         /* from the streams of a group to its first one; application's thread */
     _Atomic uint64_t submitted;
     _Alignas(64) _Atomic uint64_t through;
     sv_coll_run_t run;         /* the engine's from here on */

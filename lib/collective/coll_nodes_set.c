@@ -63,8 +63,10 @@ static selvage_status_t make_queue(sv_device_t *dev, sv_coll_queue_t **queue_out
     sv_coll_queue_t *queue;
     SV_TRY(sv_calloc(1, sizeof *queue, queue_out));
     queue = *queue_out;
-    for (unsigned i = 0; i < SV_COLL_FLIGHTS; i++)
+    for (unsigned i = 0; i < SV_COLL_FLIGHTS; i++) {
         SV_TRY(SV_DEVICE_CALL(dev, event_create, &queue->flight[i].begun));
+        SV_TRY(SV_DEVICE_CALL(dev, event_create, &queue->flight[i].gated));
+    }
     SV_TRY(SV_DEVICE_CALL(dev, event_create, &queue->blocking.begun));
     return SV_DEVICE_CALL(dev, event_create, &queue->cross);
 }
@@ -106,6 +108,7 @@ static void free_queue(sv_device_t *dev, sv_coll_queue_t *queue)
         return;
     for (unsigned i = 0; i < SV_COLL_FLIGHTS; i++) {
         destroy_event(dev, queue->flight[i].begun);
+        destroy_event(dev, queue->flight[i].gated);
         sv_free(queue->flight[i].room);
     }
     destroy_event(dev, queue->blocking.begun);
