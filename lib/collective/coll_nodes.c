@@ -125,7 +125,7 @@ static selvage_status_t run_blocking(void *arg)
     sv_coll_run_begin(run, &queue->blocking);
     sv_deadline_begin(&run->deadline, comm, comm->timeout_s);
     while ((status = sv_coll_run_step(run)) == SELVAGE_IN_PROGRESS)
-        if (!run->moved || run->turns % SV_COLL_TURNS == 0)
+        if (run->may_pause)
             (void)sv_deadline_poll(&run->deadline); /* what it finds the next turn finds, too */
     run->flight = NULL;
     queue->inside = false;

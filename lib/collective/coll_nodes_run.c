@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * This file runs a call, or a group, of a communicator that spans nodes, from its beginning to its end, by turns that
- * never wait. First comes the end of what is on the streams. Before a call of all ranks, these compare what each of
- * them calls: so they agree that it is the same call, and that all are there. Sends and receives concern two ranks
- * alone, and their messages say what they are. A call of one node's ranks, made while others were under way, is
+ * never wait. Before a call of all ranks, these compare what each of them calls: so they agree that it is the same
+ * call, and that all are there. What was on the streams ends meanwhile, and before any data move. Sends and receives
+ * concern two ranks alone, and their messages say what they are. A call of one node's ranks, made while others were under way, is
  * launched when its turn comes.
  *
  * A rank that meets an error in the middle tells everybody: the kernels of its node by ending them, other ranks by an
@@ -77,11 +77,24 @@ static selvage_status_t find_mismatch(selvage_coll_t *coll, const sv_coll_call_t
     return sv_error(SELVAGE_ERR_INTERNAL, "selvage_coll: ranks call the same, and their digests differ");
 }
 
-/* SUCCESS: all ranks are there, and call the same. */
+/* Whether what was on the streams is complete; once it is, that is known. */
+static selvage_status_t test_begun(sv_coll_run_t *run)
+{
+    if (run->has_begun)
+        return SELVAGE_SUCCESS;
+    SV_TRY(sv_coll_stage_test(run->flight->coll, run->flight->begun));
+    run->has_begun = true;
+    return SELVAGE_SUCCESS;
+}
+
+/* SUCCESS: all ranks are there, and call the same. The deadline of others counts from where the streams have come to
+   the call: until then their hosts may take their time. */
 static selvage_status_t step_match(sv_coll_run_t *run, const sv_coll_call_t *call)
 {
     selvage_coll_t *coll = run->flight->coll;
     bool same = false;
+    if (test_begun(run) == SELVAGE_IN_PROGRESS)
+        sv_deadline_begin(&run->match.deadline, coll->comm, coll->comm->timeout_s);
     selvage_status_t status = sv_gather_compare_step(&run->match, &same);
     if (status == SELVAGE_IN_PROGRESS)
         return status;
@@ -106,13 +119,11 @@ static const sv_coll_call_t *current_call(const sv_coll_run_t *run)
     return &run->flight->calls[run->next - 1];
 }
 
-/* All ranks are in this call. */
+/* All ranks are in this call, and its data are there. */
 static selvage_status_t begin_data(sv_coll_run_t *run)
 {
     selvage_coll_t *coll = run->flight->coll;
     const sv_coll_call_t *call = current_call(run);
-    if (call->call == SV_COLL_BARRIER || call->count == 0)
-        return begin_end(run);
     switch (call->call) {
     case SV_COLL_ALL_TO_ALL:
         run->state = SV_COLL_RUN_PAIRS;
@@ -131,25 +142,42 @@ static selvage_status_t begin_data(sv_coll_run_t *run)
     return SELVAGE_SUCCESS;
 }
 
-/* Calls of all ranks one after the other, then all sends and receives together. SUCCESS: nothing is left. */
+/* Calls of all ranks one after the other, then all sends and receives together. SUCCESS: nothing is left. Ranks compare
+   what they call while their streams are still busy, but nobody leaves a barrier before all streams have come to it. */
 static selvage_status_t begin_next(sv_coll_run_t *run)
 {
     const sv_coll_flight_t *flight = run->flight;
     while (run->next < flight->ncalls) {
         const sv_coll_call_t *call = &flight->calls[run->next++];
-        if (call->call == SV_COLL_PAIR) {
+        if (call->call == SV_COLL_PAIR)
             run->has_pairs = true;
-            continue;
-        }
-        begin_match(run, call);
-        return SELVAGE_IN_PROGRESS;
+        else if (call->call == SV_COLL_BARRIER && !run->has_begun)
+            run->state = SV_COLL_RUN_STREAMS;
+        else
+            begin_match(run, call);
+        if (call->call != SV_COLL_PAIR)
+            return SELVAGE_IN_PROGRESS;
     }
+    run->next = flight->ncalls + 1;
     if (!run->has_pairs)
         return SELVAGE_SUCCESS;
-    run->has_pairs = false;
-    run->state = SV_COLL_RUN_PAIRS;
-    SV_TRY(sv_coll_pairs_run_begin(&run->pairs, flight->coll, flight->calls, flight->ncalls));
+    run->state = SV_COLL_RUN_STREAMS;
     return SELVAGE_IN_PROGRESS;
+}
+
+/* What was on the streams is complete: what the state waits for it for. */
+static selvage_status_t begin_after_streams(sv_coll_run_t *run)
+{
+    const sv_coll_flight_t *flight = run->flight;
+    if (run->next > flight->ncalls) {
+        run->has_pairs = false;
+        run->state = SV_COLL_RUN_PAIRS;
+        return sv_coll_pairs_run_begin(&run->pairs, flight->coll, flight->calls, flight->ncalls);
+    }
+    if (current_call(run)->call != SV_COLL_BARRIER)
+        return begin_data(run);
+    begin_match(run, current_call(run));
+    return SELVAGE_SUCCESS;
 }
 
 /* A call of one node's ranks goes after the others' on the arena's stream, and after what was on its own. */
@@ -159,7 +187,7 @@ static selvage_status_t launch_on_node(sv_coll_run_t *run)
     selvage_coll_t *coll = flight->coll;
     SV_TRY(SV_DEVICE_CALL(coll->comm->dev, stream_wait_event, coll->arena->stream, flight->begun));
     SV_TRY(sv_coll_launch(coll, flight->calls, flight->ncalls));
-    run->next = flight->ncalls;
+    run->next = flight->ncalls + 1;
     return begin_end(run);
 }
 
@@ -168,9 +196,9 @@ static selvage_status_t begin_flight(sv_coll_run_t *run)
 {
     selvage_coll_t *coll = run->flight->coll;
     SV_TRY(sv_coll_check(coll));
-    run->state = SV_COLL_RUN_STREAMS;
-    if (!coll->spans)
-        SV_TRY(launch_on_node(run));
+    if (coll->spans)
+        return begin_next(run);
+    SV_TRY(launch_on_node(run));
     return SELVAGE_IN_PROGRESS;
 }
 
@@ -183,7 +211,7 @@ static selvage_status_t drive_state(sv_coll_run_t *run)
     case SV_COLL_RUN_NONE:
         return SELVAGE_SUCCESS;
     case SV_COLL_RUN_STREAMS:
-        return sv_coll_stage_test(coll, run->flight->begun);
+        return test_begun(run);
     case SV_COLL_RUN_MATCH:
         return step_match(run, current_call(run));
     case SV_COLL_RUN_ROWS:
@@ -208,9 +236,12 @@ static selvage_status_t begin_state(sv_coll_run_t *run)
     case SV_COLL_RUN_NONE: /* of a flight that has not begun */
         return begin_flight(run);
     case SV_COLL_RUN_STREAMS:
-        return begin_next(run);
-    case SV_COLL_RUN_MATCH:
-        SV_TRY(begin_data(run));
+        SV_TRY(begin_after_streams(run));
+        return SELVAGE_IN_PROGRESS;
+    case SV_COLL_RUN_MATCH: /* of nothing, and of a barrier, this was all */
+        if (current_call(run)->call == SV_COLL_BARRIER || current_call(run)->count == 0)
+            return begin_next(run);
+        run->state = SV_COLL_RUN_STREAMS;
         return SELVAGE_IN_PROGRESS;
     case SV_COLL_RUN_PAIRS:
         sv_coll_pairs_run_end(&run->pairs);
@@ -221,7 +252,7 @@ static selvage_status_t begin_state(sv_coll_run_t *run)
         return SELVAGE_IN_PROGRESS;
     default: /* a kernel may have failed, and then it is worth nothing */
         SV_TRY(sv_coll_check(run->flight->coll));
-        return begin_next(run);
+        return run->next > run->flight->ncalls ? SELVAGE_SUCCESS : begin_next(run);
     }
 }
 
@@ -278,7 +309,7 @@ void sv_coll_run_begin(sv_coll_run_t *run, const sv_coll_flight_t *flight)
     run->flight = flight;
     run->state = SV_COLL_RUN_NONE;
     run->next = run->turns = 0;
-    run->has_pairs = run->agreed = false;
+    run->has_pairs = run->has_begun = run->agreed = false;
     run->pairs.out.next = run->pairs.in.next = NULL;
     run->pairs.blocks = NULL;
 }
@@ -297,8 +328,8 @@ static selvage_status_t step_run(sv_coll_run_t *run)
         return status;
     if (run->moved)
         sv_deadline_begin(&run->deadline, coll->comm, coll->comm->timeout_s);
-    const bool waits = run->state == SV_COLL_RUN_ROWS || run->state == SV_COLL_RUN_PAIRS;
-    if (waits && (!run->moved || ++run->turns % SV_COLL_TURNS == 0))
+    run->may_pause = !run->moved || ++run->turns % SV_COLL_TURNS == 0;
+    if (run->may_pause && (run->state == SV_COLL_RUN_ROWS || run->state == SV_COLL_RUN_PAIRS))
         return sv_coll_stage_turn(coll, &run->deadline, run->awaited < 0 ? coll->rank : run->awaited);
     return status;
 }

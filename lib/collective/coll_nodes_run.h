@@ -90,8 +90,10 @@ typedef struct sv_coll_run {
     sv_coll_plan_t plan;
     sv_coll_rails_t rails;
     sv_coll_pairs_run_t pairs;
+    bool has_begun;            /* what was on the streams is complete */
     bool agreed;               /* all ranks know of the error, and nothing was begun */
     bool moved;                /* in this turn */
+    bool may_pause;            /* after it others may have theirs: nothing moved, or something has for long */
     int awaited;               /* a rank that is waited for, or -1 */
     unsigned turns;
     sv_deadline_t deadline;    /* since something moved */
