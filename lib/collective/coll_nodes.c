@@ -67,8 +67,11 @@ static selvage_status_t step_flight(sv_coll_queue_t *queue, uint64_t number)
     if (run->flight != flight)
         sv_coll_run_begin(run, flight);
     const selvage_status_t status = sv_coll_run_step(run);
-    if (status == SELVAGE_IN_PROGRESS)
+    if (status == SELVAGE_IN_PROGRESS) {
+        if (!run->moved)
+            run->is_over = sv_deadline_check(&run->deadline) == SELVAGE_ERR_TIMEOUT; /* the next turn says so */
         return status;
+    }
     run->flight = NULL;
     return SELVAGE_SUCCESS; /* what failed is in the arena */
 }
@@ -126,7 +129,7 @@ static selvage_status_t run_blocking(void *arg)
     sv_deadline_begin(&run->deadline, comm, comm->timeout_s);
     while ((status = sv_coll_run_step(run)) == SELVAGE_IN_PROGRESS)
         if (run->may_pause)
-            (void)sv_deadline_poll(&run->deadline); /* what it finds the next turn finds, too */
+            run->is_over = sv_deadline_poll(&run->deadline) == SELVAGE_ERR_TIMEOUT; /* the next turn says so */
     run->flight = NULL;
     queue->inside = false;
     return status;

@@ -154,8 +154,9 @@ static inline bool sv_coll_is_near(const selvage_coll_t *coll, int rank)
 /* coll_nodes_wait.c: whether an event has come, after which what failed on the device is known. An abort, or the end of
    the communicator, ends the wait; no deadline does, because kernels have their own. */
 selvage_status_t sv_coll_stage_test(selvage_coll_t *coll, sv_event_t *event);
-/* A turn of a wait for a rank that did not move anything: goes on with IN_PROGRESS. */
-selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, const sv_deadline_t *deadline, int rank);
+/* A turn of a wait for a rank that did not move anything: goes on with IN_PROGRESS. is_over: nothing has moved for the
+   deadline. */
+selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, bool is_over, int rank);
 /* After an error: waits for copies of the call that are under way, at most so long. Returns whether they have ended. */
 bool sv_coll_stage_end(selvage_coll_t *coll, double timeout_s);
 

@@ -93,9 +93,11 @@ static selvage_status_t step_match(sv_coll_run_t *run, const sv_coll_call_t *cal
 {
     selvage_coll_t *coll = run->flight->coll;
     bool same = false;
-    if (test_begun(run) == SELVAGE_IN_PROGRESS)
-        sv_deadline_begin(&run->match.deadline, coll->comm, coll->comm->timeout_s);
-    selvage_status_t status = sv_gather_compare_step(&run->match, &same);
+    const bool had_begun = run->has_begun;
+    const int64_t known = run->match.known;
+    const bool has_begun = test_begun(run) == SELVAGE_SUCCESS;
+    selvage_status_t status = sv_gather_compare_step(&run->match, run->is_over && had_begun, &same);
+    run->moved = run->match.known > known || has_begun != had_begun;
     if (status == SELVAGE_IN_PROGRESS)
         return status;
     if (status == SELVAGE_SUCCESS && !same)
@@ -309,7 +311,7 @@ void sv_coll_run_begin(sv_coll_run_t *run, const sv_coll_flight_t *flight)
     run->flight = flight;
     run->state = SV_COLL_RUN_NONE;
     run->next = run->turns = 0;
-    run->has_pairs = run->has_begun = run->agreed = false;
+    run->has_pairs = run->has_begun = run->agreed = run->is_over = false;
     run->pairs.out.next = run->pairs.in.next = NULL;
     run->pairs.blocks = NULL;
 }
@@ -326,11 +328,15 @@ static selvage_status_t step_run(sv_coll_run_t *run)
     }
     if (status != SELVAGE_IN_PROGRESS)
         return status;
-    if (run->moved)
-        sv_deadline_begin(&run->deadline, coll->comm, coll->comm->timeout_s);
+    /* Streams have no deadline: their kernels have their own. */
+    const bool has_deadline = run->state != SV_COLL_RUN_STREAMS && run->state != SV_COLL_RUN_END;
+    if (run->moved) {
+        sv_deadline_begin(&run->deadline, coll->comm, has_deadline ? coll->comm->timeout_s : 0);
+        run->is_over = false;
+    }
     run->may_pause = !run->moved || ++run->turns % SV_COLL_TURNS == 0;
     if (run->may_pause && (run->state == SV_COLL_RUN_ROWS || run->state == SV_COLL_RUN_PAIRS))
-        return sv_coll_stage_turn(coll, &run->deadline, run->awaited < 0 ? coll->rank : run->awaited);
+        return sv_coll_stage_turn(coll, run->is_over, run->awaited < 0 ? coll->rank : run->awaited);
     return status;
 }
 

@@ -96,7 +96,8 @@ typedef struct sv_coll_run {
     bool may_pause;            /* after it others may have theirs: nothing moved, or something has for long */
     int awaited;               /* a rank that is waited for, or -1 */
     unsigned turns;
-    sv_deadline_t deadline;    /* since something moved */
+    sv_deadline_t deadline;    /* since something moved; */
+    bool is_over;              /* whether it is over, as who drives it says */
 } sv_coll_run_t;
 
 typedef struct sv_coll_queue {

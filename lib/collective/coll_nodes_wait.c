@@ -36,7 +36,7 @@ selvage_status_t sv_coll_stage_test(selvage_coll_t *coll, sv_event_t *event)
     return coll->comm->broken == SELVAGE_SUCCESS ? status : report_broken(coll);
 }
 
-selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, const sv_deadline_t *deadline, int rank)
+selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, bool is_over, int rank)
 {
     selvage_comm_t *comm = coll->comm;
     if (is_stopped(coll))
@@ -45,14 +45,13 @@ selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, const sv_deadline_t *d
     const selvage_status_t loss = sv_agree_loss(comm, &failed);
     if (loss != SELVAGE_SUCCESS)
         return sv_error(loss, "rank %d has failed: %s", failed, selvage_status_string(loss));
-    const selvage_status_t status = sv_deadline_check(deadline);
-    if (status == SELVAGE_ERR_TIMEOUT && rank == coll->rank)
-        return sv_error(status, "the ranks of this node did not do their part of a collective call for %g s",
+    if (is_over && rank == coll->rank)
+        return sv_error(SELVAGE_ERR_TIMEOUT, "the ranks of this node did not do their part of a collective call for %g s",
                         comm->timeout_s);
-    if (status == SELVAGE_ERR_TIMEOUT)
-        return sv_error(status, "rank %d (on another node) did not do its part of a collective call for %g s", rank,
-                        comm->timeout_s);
-    return status == SELVAGE_SUCCESS ? SELVAGE_IN_PROGRESS : report_broken(coll);
+    if (is_over)
+        return sv_error(SELVAGE_ERR_TIMEOUT, "rank %d (on another node) did not do its part of a collective call for "
+                        "%g s", rank, comm->timeout_s);
+    return comm->broken == SELVAGE_SUCCESS ? SELVAGE_IN_PROGRESS : report_broken(coll);
 }
 
 bool sv_coll_stage_end(selvage_coll_t *coll, double timeout_s)

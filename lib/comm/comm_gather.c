@@ -93,11 +93,10 @@ static selvage_status_t test_message(sv_gather_round_t *g, sv_wire_request_t *re
         return sv_error(loss, "%s: rank %d has failed: %s", g->what, failed, selvage_status_string(loss));
     if (loss != SELVAGE_SUCCESS)
         return sv_error(SELVAGE_ERR_PEER, "%s: rank %d failed in another call", g->what, failed);
-    status = sv_deadline_check(&g->deadline);
-    if (status == SELVAGE_ERR_TIMEOUT)
-        return sv_error(status, "%s: no word from rank %d for %g s: it did not call it, or waits for another rank "
-                        "itself", g->what, peer, g->deadline.timeout_s);
-    return status == SELVAGE_SUCCESS ? SELVAGE_IN_PROGRESS : status;
+    if (g->is_over)
+        return sv_error(SELVAGE_ERR_TIMEOUT, "%s: no word from rank %d for %g s: it did not call it, or waits for "
+                        "another rank itself", g->what, peer, g->timeout_s);
+    return comm->broken == SELVAGE_SUCCESS ? SELVAGE_IN_PROGRESS : comm->broken;
 }
 
 static size_t room_bytes(const sv_team_t *team) /* for whatever call a message is in */
@@ -108,7 +107,6 @@ static size_t room_bytes(const sv_team_t *team) /* for whatever call a message i
 static selvage_status_t post_items(sv_gather_round_t *g)
 {
     sv_team_t *team = g->team;
-    sv_deadline_begin(&g->deadline, team->comm, g->deadline.timeout_s);
     SV_TRY(sv_wire_recv(team->comm->wire, SV_WIRE_SETUP, team->in, room_bytes(team), rank_at(team, g->known),
                         SV_GATHER_TAG, &g->in));
     g->in_open = true;
@@ -158,7 +156,6 @@ static selvage_status_t take_items(sv_gather_round_t *g, size_t arrived, size_t 
         items_out[i] = *item;
     }
     g->taken = true;
-    sv_deadline_begin(&g->deadline, team->comm, g->deadline.timeout_s);
     return SELVAGE_SUCCESS;
 }
 
@@ -182,12 +179,18 @@ static selvage_status_t step_round(sv_gather_round_t *g, size_t count, int64_t a
 static selvage_status_t exchange_items(sv_gather_round_t *g, const sv_gather_item_t *items, size_t count,
                                        int64_t authors, sv_gather_item_t *items_out)
 {
+    sv_deadline_t deadline;
+    bool taken = false;
     SV_TRY(begin_round(g, items, count));
+    sv_deadline_begin(&deadline, g->team->comm, g->timeout_s);
     for (;;) {
         const selvage_status_t status = step_round(g, count, authors, items_out);
         if (status != SELVAGE_IN_PROGRESS)
             return status;
-        (void)sv_deadline_poll(&g->deadline); /* what it finds the next turn finds, too */
+        if (g->taken != taken)
+            sv_deadline_begin(&deadline, g->team->comm, g->timeout_s);
+        taken = g->taken;
+        g->is_over = sv_deadline_poll(&deadline) == SELVAGE_ERR_TIMEOUT; /* the next turn says so */
     }
 }
 
@@ -247,7 +250,7 @@ static void seal_item(const sv_team_t *team, sv_gather_item_t *item, const char 
 selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
                            double timeout_s)
 {
-    sv_gather_round_t g = {.team = team, .what = what, .deadline.timeout_s = timeout_s};
+    sv_gather_round_t g = {.team = team, .what = what, .timeout_s = timeout_s};
     if (team->comm->broken != SELVAGE_SUCCESS)
         return refuse_gather(team, what, status);
     team->items->status = status;
@@ -284,7 +287,7 @@ enum { LEAST, MOST }; /* of a comparison's item */
 void sv_gather_compare_begin(sv_gather_round_t *round, sv_team_t *team, const char *what, uint64_t key, uint64_t digest,
                              double timeout_s)
 {
-    *round = (sv_gather_round_t){.team = team, .what = what, .key = key, .deadline.timeout_s = timeout_s, .known = 1,
+    *round = (sv_gather_round_t){.team = team, .what = what, .key = key, .timeout_s = timeout_s, .known = 1,
                                  .item.value = {[LEAST] = digest, [MOST] = digest}};
 }
 
@@ -302,9 +305,10 @@ static selvage_status_t step_comparison(sv_gather_round_t *round)
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_gather_compare_step(sv_gather_round_t *round, bool *same_out)
+selvage_status_t sv_gather_compare_step(sv_gather_round_t *round, bool is_over, bool *same_out)
 {
     sv_gather_item_t *item = &round->item;
+    round->is_over = is_over;
     const sv_gather_item_t *other = &round->other;
     if (round->team->comm->broken != SELVAGE_SUCCESS && !round->in_open && !round->out_open)
         return refuse_gather(round->team, round->what, SELVAGE_SUCCESS);
