@@ -109,7 +109,7 @@ static uint64_t extend_count(uint64_t known, uint32_t count)
     return known + (uint64_t)(int64_t)(int32_t)(count - (uint32_t)known);
 }
 
-static void fill_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)
+static void fill_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)
 {
     sv_coll_arena_t *arena = coll->arena;
     sv_coll_poll(arena);
@@ -134,10 +134,10 @@ typedef struct stats_task {
     selvage_coll_stats_t *stats_out;
 } stats_task_t;
 
-static selvage_status_t run_stats(void *arg)
+static selvage_status_t run_coll_stats(void *arg)
 {
     const stats_task_t *task = arg;
-    fill_stats(task->coll, task->stats_out);
+    fill_coll_stats(task->coll, task->stats_out);
     return SELVAGE_SUCCESS;
 }
 
@@ -146,7 +146,7 @@ void sv_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)
 {
     stats_task_t task = {.coll = coll, .stats_out = stats_out};
     if (sv_coll_queue_is_idle(coll->arena))
-        fill_stats(coll, stats_out);
+        fill_coll_stats(coll, stats_out);
     else
-        (void)sv_comm_run(coll->comm, run_stats, &task);
+        (void)sv_comm_run(coll->comm, run_coll_stats, &task);
 }

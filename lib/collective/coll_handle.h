@@ -238,7 +238,7 @@ selvage_status_t sv_coll_group_end(selvage_coll_t *coll);
 /* coll_error.c: turns the pinned record into a status, once with a line in the log; thread-safe. */
 selvage_status_t sv_coll_check(selvage_coll_t *coll);
 void sv_coll_abort(selvage_coll_t *coll);
-/* The engine has met an error, and this thread's detail says more: kept if it is the first one. */
+/* An error of a call between nodes, of which this thread's detail says more: kept if it is the first one. */
 void sv_coll_note_failure(sv_coll_arena_t *arena, selvage_status_t status);
 
 /* coll_complete.c: hands back what is complete; cheap, never blocks. */

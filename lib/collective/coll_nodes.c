@@ -180,6 +180,8 @@ static selvage_status_t fill_flight(sv_coll_flight_t *flight, selvage_coll_t *co
                                     unsigned ncalls)
 {
     sv_coll_call_t *copy = &flight->one;
+    flight->coll = coll;
+    flight->ncalls = 0;
     if (ncalls > 1) {
         if (ncalls > flight->room_calls) {
             sv_free(flight->room);
@@ -192,7 +194,6 @@ static selvage_status_t fill_flight(sv_coll_flight_t *flight, selvage_coll_t *co
     }
     for (unsigned i = 0; i < ncalls; i++)
         copy[i] = calls[i];
-    flight->coll = coll;
     flight->calls = copy;
     flight->ncalls = ncalls;
     return SELVAGE_SUCCESS;
@@ -252,6 +253,17 @@ static void publish_flight(selvage_coll_t *coll, sv_coll_queue_t *queue, uint64_
     sv_progress_wake(&coll->comm->progress);
 }
 
+static selvage_status_t prepare_flight(const sv_coll_queue_t *queue, sv_coll_flight_t *flight, selvage_coll_t *coll,
+                                       const sv_coll_call_t *calls, unsigned ncalls, uint64_t number)
+{
+    SV_TRY(fill_flight(flight, coll, calls, ncalls));
+    SV_TRY(record_begin(queue, flight));
+    if (!coll->spans)
+        move_to_arena(flight);
+    return launch_gate(flight, number, calls[0].stream);
+}
+
+/* A call that cannot be enqueued is a failure that the engine has to tell other ranks. */
 static selvage_status_t enqueue_flight(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
     sv_coll_queue_t *queue = queue_of(coll->arena);
@@ -263,13 +275,13 @@ static selvage_status_t enqueue_flight(selvage_coll_t *coll, const sv_coll_call_
     sv_coll_flight_t *flight = &queue->flight[before % SV_COLL_FLIGHTS];
     while (!is_gate_over(coll->comm->dev, flight)) /* its word has come, and it has begun or is about to */
         sv_backoff(&backoff);
-    SV_TRY(fill_flight(flight, coll, calls, ncalls));
-    SV_TRY(record_begin(queue, flight));
-    if (!coll->spans)
-        move_to_arena(flight);
-    SV_TRY(launch_gate(flight, before + 1, calls[0].stream));
+    selvage_status_t status = prepare_flight(queue, flight, coll, calls, ncalls, before + 1);
+    if (status != SELVAGE_SUCCESS)
+        sv_coll_note_failure(coll->arena, status);
     publish_flight(coll, queue, before + 1);
-    return hold_others(flight, calls, ncalls);
+    if (status == SELVAGE_SUCCESS && (status = hold_others(flight, calls, ncalls)) != SELVAGE_SUCCESS)
+        sv_coll_note_failure(coll->arena, status);
+    return status;
 }
 
 static selvage_status_t wait_for_flight(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
@@ -278,7 +290,9 @@ static selvage_status_t wait_for_flight(selvage_coll_t *coll, const sv_coll_call
     queue->blocking.coll = coll;
     queue->blocking.calls = calls;
     queue->blocking.ncalls = ncalls;
-    SV_TRY(record_begin(queue, &queue->blocking));
+    const selvage_status_t status = record_begin(queue, &queue->blocking);
+    if (status != SELVAGE_SUCCESS) /* is to be told as any other */
+        sv_coll_note_failure(coll->arena, status);
     return sv_comm_run(coll->comm, run_blocking, queue);
 }
 

@@ -91,8 +91,8 @@ static selvage_status_t fill_queue(const selvage_coll_t *coll, const sv_coll_cal
 
 /* Copies have streams of their own: what the calls' streams had is over, and on the arena's a launch may wait for ranks
    that come late. */
-static selvage_status_t start_copy(const sv_coll_pairs_run_t *run, sv_coll_rail_slot_t *slot, void *to, const void *from,
-                                   sv_copy_kind_t kind, void *stream)
+static selvage_status_t start_copy(const sv_coll_pairs_run_t *run, sv_coll_rail_slot_t *slot, void *to,
+                                   const void *from, sv_copy_kind_t kind, void *stream)
 {
     sv_device_t *dev = run->coll->comm->dev;
     if (slot->row.bytes > 0)
@@ -183,7 +183,8 @@ static bool is_failure(selvage_status_t status)
 
 /* A rank that gives up says why in the answer to one chunk, and then only that, in place of all other answers. That one
    is older, and has come meanwhile if it had not when it was looked for. */
-static selvage_status_t find_older_failure(const sv_coll_pair_queue_t *queue, sv_coll_pairs_run_t *run, sv_coll_rail_slot_t *slots,
+static selvage_status_t find_older_failure(const sv_coll_pair_queue_t *queue, sv_coll_pairs_run_t *run,
+                                           sv_coll_rail_slot_t *slots,
                                            selvage_status_t (*step)(sv_coll_pairs_run_t *, sv_coll_rail_slot_t *),
                                            uint64_t at, selvage_status_t failure)
 {

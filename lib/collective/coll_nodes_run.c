@@ -3,8 +3,8 @@
  * This file runs a call, or a group, of a communicator that spans nodes, from its beginning to its end, by turns that
  * never wait. Before a call of all ranks, these compare what each of them calls: so they agree that it is the same
  * call, and that all are there. What was on the streams ends meanwhile, and before any data move. Sends and receives
- * concern two ranks alone, and their messages say what they are. A call of one node's ranks, made while others were under way, is
- * launched when its turn comes.
+ * concern two ranks alone, and their messages say what they are. A call of one node's ranks, made while others were
+ * under way, is launched when its turn comes.
  *
  * A rank that meets an error in the middle tells everybody: the kernels of its node by ending them, other ranks by an
  * abort in place of the message that they may be waiting for. That takes as long as kernels may take to end. After

@@ -46,8 +46,8 @@ selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, bool is_over, int rank
     if (loss != SELVAGE_SUCCESS)
         return sv_error(loss, "rank %d has failed: %s", failed, selvage_status_string(loss));
     if (is_over && rank == coll->rank)
-        return sv_error(SELVAGE_ERR_TIMEOUT, "the ranks of this node did not do their part of a collective call for %g s",
-                        comm->timeout_s);
+        return sv_error(SELVAGE_ERR_TIMEOUT, "the ranks of this node did not do their part of a collective call for "
+                        "%g s", comm->timeout_s);
     if (is_over)
         return sv_error(SELVAGE_ERR_TIMEOUT, "rank %d (on another node) did not do its part of a collective call for "
                         "%g s", rank, comm->timeout_s);

@@ -29,8 +29,8 @@ selvage_status_t sv_coll_operation_create(selvage_coll_t *coll, const void *scal
                                           selvage_scalar_t where, selvage_op_t *op_out);
 selvage_status_t sv_coll_operation_destroy(selvage_coll_t *coll, selvage_op_t op);
 
-/* coll_launch.c: whether call i of a group is the first one on a stream that is not that of call 0; of many streams some
-   are named twice. */
+/* coll_launch.c: whether call i of a group is the first one on a stream that is not that of call 0; of many streams
+   some are named twice. */
 bool sv_coll_is_new_stream(const sv_coll_call_t *calls, unsigned i);
 
 /* coll_work.c: the piece of work of a call that is no send or receive. */

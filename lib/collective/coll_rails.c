@@ -152,7 +152,8 @@ static selvage_status_t poll_copy(const sv_coll_rails_t *run, const sv_coll_rail
     return sv_coll_check(run->coll);
 }
 
-static selvage_status_t take_rail_piece(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message, int rank)
+static selvage_status_t take_rail_piece(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message,
+                                        int rank)
 {
     return sv_coll_taking_start(run->coll, &slot->taking, run->plan->call, message, slot->row.at, slot->row.bytes, rank,
                                 slot->tags);
@@ -314,7 +315,8 @@ static selvage_status_t begin_down(sv_coll_rails_t *run, uint64_t row)
 }
 
 /* SUCCESS: the result is there, in that message. */
-static selvage_status_t find_result(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint64_t row, uint8_t **message_out)
+static selvage_status_t find_result(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint64_t row,
+                                    uint8_t **message_out)
 {
     sv_coll_rail_slot_t *above = &run->staging->up[row % SLOTS];
     if (slot->row.source >= 0) {

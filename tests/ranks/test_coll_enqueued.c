@@ -22,7 +22,8 @@ enum { SMALL_BYTES = 1 << 14, TINY_CHUNK = 512, COUNT = 700, STREAMS = 2, TRIES 
 enum { RANKS = 4, LEFT = 3 };
 
 typedef struct job {
-    int kind;
+    int kind, nth;
+    _Atomic int hit;           /* the fault was met */
 } job_t;
 
 static float left_seen[RANKS][LEFT][COUNT]; /* by ranks that are gone */
@@ -527,6 +528,63 @@ static void run_deserted(local_rank_t *self)
     selvage_device_free(self->dev, data);
 }
 
+enum { SWEPT = 6, NEVER = 1000000 };
+
+/* One call inside fails, on rank 1: kind says which. Whoever hears of no error has the right results, of all that he was
+   told was enqueued; no stream stays held, and nobody waits for longer than the deadline. */
+static void run_swept(local_rank_t *self)
+{
+    job_t *job = self->arg;
+    selvage_status_t status[SWEPT], error;
+    selvage_coll_t *coll = create(self, TINY_CHUNK);
+    float *data = make_data(self, SWEPT * COUNT);
+    const uint64_t begin_ns = sv_clock_ns();
+    _Atomic int64_t *countdown = &self->comm->fault.call_countdown[job->kind];
+    local_ranks_barrier(self);
+    sv_comm_bind(self->comm);
+    if (self->rank == 1)
+        atomic_store(countdown, job->nth);
+    for (int i = 0; i < SWEPT; i++) {
+        for (int k = 0; k < COUNT; k++)
+            data[i * COUNT + k] = (float)(i + k % 7);
+        if (i == SWEPT - 2)
+            CHECK_STATUS(selvage_coll_group_begin(coll), SELVAGE_SUCCESS);
+        status[i] = sum(coll, data + i * COUNT, data + i * COUNT, NULL);
+    }
+    const selvage_status_t ended = selvage_coll_group_end(coll);
+    if (ended != SELVAGE_SUCCESS)
+        status[SWEPT - 1] = status[SWEPT - 2] = ended;
+    while (!sv_coll_queue_is_idle(coll->arena))
+        sched_yield();
+    if (self->rank == 1)
+        job->hit = atomic_exchange(countdown, NEVER) <= 0;
+    CHECK_STATUS(selvage_stream_synchronize(self->dev, NULL), SELVAGE_SUCCESS);
+    error = selvage_coll_error(coll);
+    for (int i = 0; i < SWEPT; i++)
+        if (error == SELVAGE_SUCCESS && status[i] == SELVAGE_SUCCESS)
+            CHECK_EQ(count_wrong(data + i * COUNT, (float)(i * self->size), (float)self->size), 0);
+    CHECK((double)(sv_clock_ns() - begin_ns) < 20e9);
+    local_ranks_barrier(self);
+    selvage_coll_destroy(coll);
+    selvage_device_free(self->dev, data);
+}
+
+static void sweep(sv_fault_call_t kind, const char *name, int step)
+{
+    int runs = 0;
+    job_t job = {.kind = (int)kind, .hit = 1};
+    for (job.nth = 1; job.hit; job.nth += step, runs++) {
+        const long failed = atomic_load(&check_failed_);
+        local_ranks_env("PROGRESS=thread TIMEOUT_S=1 FAULT=device=1000000,wire=1000000,alloc=1000000");
+        local_ranks_run(&(local_run_t){.size = 3, .ranks_per_node = 2, .body = run_swept, .arg = &job,
+                                       .log_expected = true, .may_set_aside = true});
+        if (atomic_load(&check_failed_) != failed)
+            fprintf(stderr, "%s call %d\n", name, job.nth);
+    }
+    printf("failed %d of the first %d %s calls\n", runs, job.nth - step, name);
+    CHECK(runs > 1); /* the last one met nothing */
+}
+
 static void run(int size, int ranks_per_node, void (*body)(local_rank_t *self), int kind, const char *environment,
                 bool fails)
 {
@@ -566,5 +624,8 @@ int main(void)
     run(4, 2, run_damage, 0, "TIMEOUT_S=20", true);
     run(4, 2, run_damage, 1, "TIMEOUT_S=20", true);
     run(4, 2, run_deserted, 0, "TIMEOUT_S=1", true);
+    sweep(SV_FAULT_CALL_DEVICE, "device", check_brief() ? 29 : 7);
+    sweep(SV_FAULT_CALL_WIRE, "wire", check_brief() ? 97 : 31);
+    sweep(SV_FAULT_CALL_ALLOC, "alloc", 1);
     return check_report("test_coll_enqueued");
 }
