@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A stream of all-reduces over MPI that nobody waits for but every few dozen, each of them checked. The input of each is
- * written by work on the stream before it, and its result is taken by work after it. With a progress thread the calls
- * only enqueue, also between nodes. Run by tests/mpi/test_coll_stream.sh.
+ * A stream of all-reduces over MPI that nobody waits for but every few dozen, each of them checked. The input of each
+ * is written by work on the stream before it, and its result is taken by work after it. With a progress thread the
+ * calls only enqueue, also between nodes. Run by tests/mpi/test_coll_stream.sh.
  *
  * Usage: coll_stream SECONDS [ABSENT]: for so long; rank ABSENT makes no call until the others have failed. Each rank
  * says its pid once it is in the loop, and at last what came of it. Exit status 0 unless a result was wrong.
@@ -96,8 +96,8 @@ static selvage_status_t reduce(job_t *job, int b)
     job->calls++;
     return status != SELVAGE_SUCCESS
                ? status
-               : selvage_device_copy(job->dev, job->host_out + b * COUNT, job->out[b], bytes, SELVAGE_COPY_DEVICE_TO_HOST,
-                                     job->stream);
+               : selvage_device_copy(job->dev, job->host_out + b * COUNT, job->out[b], bytes,
+                                     SELVAGE_COPY_DEVICE_TO_HOST, job->stream);
 }
 
 static selvage_status_t run_batch(job_t *job, int batch)
