@@ -4,6 +4,9 @@
  * work before it on its stream is held, and what comes later on the stream sees its result. Many are under way at a
  * time, on several streams, among calls of one node, exchanges, windows and statistics.
  */
+#include <pthread.h>
+
+#include "comm/comm_control.h"
 #include "fixtures/check.h"
 #include "fixtures/coll_case.h"
 #include "fixtures/coll_held.h"
@@ -258,6 +261,43 @@ static void run_asked(local_rank_t *self)
     selvage_device_free(self->dev, data);
 }
 
+static void *release_soon(void *arg)
+{
+    sv_clock_sleep_until_ns(sv_clock_ns() + UINT64_C(100000000));
+    release_stream(arg);
+    return NULL;
+}
+
+static selvage_status_t agree_on_error(void *arg)
+{
+    const local_rank_t *self = arg;
+    uint64_t unused = 0;
+    return sv_agree(self->comm, "test", 0, self->rank == 1 ? SELVAGE_ERR_LIMIT : SELVAGE_SUCCESS, &unused, 20);
+}
+
+/* What ranks agree to refuse has nothing to do with calls that are under way, whose rank 0 is not there yet. */
+static void run_agreed(local_rank_t *self)
+{
+    hold_t hold = {0};
+    pthread_t thread;
+    selvage_coll_t *coll = create(self, 0);
+    float *data = make_data(self, COUNT);
+    if (self->rank == 0) {
+        hold_stream(self, &hold, NULL);
+        CHECK_EQ(pthread_create(&thread, NULL, release_soon, &hold), 0);
+    }
+    enqueue_step(self, NULL, (step_t){.to = data, .value = 3});
+    CHECK_STATUS(sum(coll, data, data, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_comm_run(self->comm, agree_on_error, self), SELVAGE_ERR_LIMIT);
+    CHECK_STATUS(selvage_stream_synchronize(self->dev, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_coll_error(coll), SELVAGE_SUCCESS);
+    CHECK_EQ(count_wrong(data, (float)(3 * self->size), (float)self->size), 0);
+    if (self->rank == 0)
+        pthread_join(thread, NULL);
+    selvage_coll_destroy(coll);
+    selvage_device_free(self->dev, data);
+}
+
 /* Destroying a communicator of collectives waits for what is under way. Kind 1: nobody destroys it, and that of ranks
    waits, which ends this rank. */
 static void run_left(local_rank_t *self)
@@ -313,6 +353,7 @@ int main(void)
     run(4, 2, run_crossed, 0, "", false);
     run(2, 1, run_crossed, 0, "", false);
     run(4, 2, run_asked, 0, "", true);
+    run(4, 2, run_agreed, 0, "", true);
     run(4, 2, run_left, 0, "", false);
     check_left(4);
     run(4, 2, run_left, 1, "", true);
