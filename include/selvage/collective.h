@@ -8,9 +8,11 @@
  * the stream, and later work on the stream sees their output. All ranks of a communicator make the same calls in the
  * same order, also across communicators that share ranks. A call that differs in kind, count, type, operation or root
  * does not hang: it is an error on every rank, which names the ranks. Where a communicator spans nodes, the part
- * between nodes goes through host memory and MPI, and a call blocks until its result is there.
+ * between nodes goes through host memory and MPI. A progress thread (SELVAGE_PROGRESS=thread) drives it, and calls
+ * enqueue and return as on a node; the host waits if eight are under way already. Without one a call blocks until its
+ * result is there. It also does where ranks share a GPU, and with SELVAGE_COLL_CACHE_BYTES.
  *
- * SUCCESS of a call on a node says that it was enqueued. Its results may be believed once the stream has been
+ * SUCCESS of a call that only enqueues says no more than that. Its results may be believed once the stream has been
  * synchronised and selvage_coll_error() has then returned SUCCESS. That call tells what kernels met, damage among it.
  * What ranks take from each other is verified unless SELVAGE_COLL_CHECKSUM=off.
  *
@@ -140,7 +142,8 @@ int selvage_coll_supported(const selvage_comm_t *comm);
  */
 selvage_status_t selvage_coll_split(selvage_coll_t *coll, int color, int key, selvage_coll_t **coll_out);
 
-/** @brief Frees a communicator, after its work is complete or has failed. Collective; blocks; accepts NULL. */
+/** @brief Frees a communicator, after its work is complete or has failed; what does not get on for the deadline is
+ *  aborted. Collective; blocks; accepts NULL. */
 void selvage_coll_destroy(selvage_coll_t *coll);
 
 /** @brief Rank of the caller. Local; -1 for NULL. */
@@ -184,7 +187,8 @@ selvage_status_t selvage_coll_op_destroy(selvage_coll_t *coll, selvage_op_t op);
 
 /**
  * @name Collectives
- * They are stream-ordered and collective, all by the rules at the top of this file.
+ * They are stream-ordered and collective, all by the rules at the top of this file. Buffers stay until the stream has
+ * passed the call.
  *
  * @return ERR_ARGUMENT at once for what is wrong with the call itself; ERR_UNSUPPORTED for a stream that is being
  *         captured, if the communicator spans nodes, or if it is not that of the whole group; the sticky error of the
@@ -245,7 +249,8 @@ selvage_status_t selvage_coll_error(selvage_coll_t *coll);
  */
 void selvage_coll_abort(selvage_coll_t *coll);
 
-/** @brief Counters. Local; never blocks. @return ERR_ARGUMENT */
+/** @brief Counters. Local; waits for a turn of the progress thread while calls between nodes are under way, else never
+ *  blocks. @return ERR_ARGUMENT */
 selvage_status_t selvage_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out);
 
 /** @brief Bytes of an element; 0 for none. */

@@ -44,7 +44,7 @@
       "a packet missing this long is asked for again; doubles with every question")                                    \
     X(TIMEOUT_S, timeout_s, REAL, "300", "-1..1000000", 0, "deadline of every wait since the last progress; -1: none") \
     X(PROGRESS, progress, CHOICE, "inline", "inline|thread", 0,                                                        \
-      "who advances exchanges: the calls of the application, or a thread of Selvage's")                                \
+      "who advances exchanges, and collectives between nodes: the application's calls, or a thread of Selvage's")      \
     X(PROGRESS_SLEEP, progress_sleep, CHOICE, "wake", "wake|timer", 0,                                                 \
       "how the progress thread, and who waits for it, sleep: until the other one wakes them, or on the clock alone")   \
     X(PROGRESS_IDLE_US, progress_idle_us, INT, "50000", "200..1000000", 0,                                             \

@@ -198,7 +198,7 @@ void sv_coll_arena_drain(sv_coll_arena_t *arena)
 {
     if (!arena->stuck && arena->completed < arena->launches)
         (void)sv_coll_drain(arena, arena->comm->timeout_s); /* an error of the work itself was told before */
-    if (arena->completed < arena->launches)
+    if (arena->completed < arena->launches || (!arena->stuck && !sv_coll_queue_release(arena)))
         sv_coll_arena_set_stuck(arena);
 }
 

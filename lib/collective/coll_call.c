@@ -2,7 +2,8 @@
 /*
  * This file checks a call and then launches it, or keeps it for the end of its group. A single call allocates nothing,
  * takes no lock and makes no system call; it waits for space in the FIFO only, and logs a line where that is wanted.
- * All functions run on the application's one thread. The handle owns the calls of the open group.
+ * All functions run on the application's one thread. While calls between nodes are under way that the engine drives,
+ * those of one node follow them (coll_nodes.c). The handle owns the calls of the open group.
  */
 #include "base/base_status.h"
 #include "collective/coll_names.h"
@@ -10,7 +11,14 @@
 
 static selvage_status_t enqueue_calls(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
-    return coll->spans ? sv_coll_nodes(coll, calls, ncalls) : sv_coll_launch(coll, calls, ncalls);
+    if (coll->spans)
+        return sv_coll_nodes(coll, calls, ncalls);
+    if (ncalls == 0 || sv_coll_queue_is_idle(coll->arena))
+        return sv_coll_launch(coll, calls, ncalls);
+    if (!calls[0].captured)
+        return sv_coll_nodes(coll, calls, ncalls);
+    sv_coll_queue_wait(coll->arena); /* what is captured is ordered by the program, whenever it is launched */
+    return sv_coll_launch(coll, calls, ncalls);
 }
 
 static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *given, bool captured)
@@ -45,7 +53,7 @@ void sv_coll_refuse(selvage_coll_t *coll, selvage_status_t status)
 selvage_status_t sv_coll_submit(selvage_coll_t *coll, const sv_coll_call_t *call)
 {
     const bool captured = SV_DEVICE_CALL(coll->comm->dev, stream_is_capturing, call->stream);
-    if (!captured) /* a capture bears no questions about events */
+    if (!captured && sv_coll_queue_is_idle(coll->arena)) /* a capture bears no questions about events */
         sv_coll_poll(coll->arena);
     selvage_status_t status = submit_call(coll, call, captured);
     sv_coll_refuse(coll, status);

@@ -109,7 +109,7 @@ static uint64_t extend_count(uint64_t known, uint32_t count)
     return known + (uint64_t)(int64_t)(int32_t)(count - (uint32_t)known);
 }
 
-void sv_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)
+static void fill_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)
 {
     sv_coll_arena_t *arena = coll->arena;
     sv_coll_poll(arena);
@@ -127,4 +127,26 @@ void sv_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)
         .completed = extend_count(arena->pieces, completed),
         .callbacks = arena->ncallbacks,
     };
+}
+
+typedef struct stats_task {
+    selvage_coll_t *coll;
+    selvage_coll_stats_t *stats_out;
+} stats_task_t;
+
+static selvage_status_t run_coll_stats(void *arg)
+{
+    const stats_task_t *task = arg;
+    fill_coll_stats(task->coll, task->stats_out);
+    return SELVAGE_SUCCESS;
+}
+
+/* While the engine launches, the counters are its own. */
+void sv_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)
+{
+    stats_task_t task = {.coll = coll, .stats_out = stats_out};
+    if (sv_coll_queue_is_idle(coll->arena))
+        fill_coll_stats(coll, stats_out);
+    else
+        (void)sv_comm_run(coll->comm, run_coll_stats, &task);
 }

@@ -168,6 +168,8 @@ selvage_status_t sv_coll_create(selvage_comm_t *comm, const selvage_coll_params_
     create_task_t call = {.comm = comm,
                           .arena_bytes = asked ? params->arena_bytes : comm->config.coll_arena_bytes,
                           .asked = asked};
+    if (comm->arena)
+        sv_coll_queue_wait(comm->arena);
     SV_TRY(sv_comm_run(comm, run_coll_create, &call));
     *coll_out = call.coll;
     return SELVAGE_SUCCESS;
@@ -208,6 +210,7 @@ void sv_coll_destroy(selvage_coll_t *coll)
     if (!coll)
         return;
     destroy_task_t call = {.coll = coll};
+    sv_coll_queue_wait(coll->arena);
     sv_coll_arena_drain(coll->arena);
     (void)sv_coll_check(coll); /* an error that nobody has asked for is in the log at least */
     (void)sv_comm_run(coll->comm, run_coll_destroy, &call); /* there is nobody to tell but the log */

@@ -2,9 +2,11 @@
 /*
  * Errors of an arena are sticky. The kernel's first record lies in pinned memory and never changes once its kind is
  * there; everybody who asks makes the text from it anew. So any thread may ask without a lock, and the first one logs
- * it. Without a record there is a status only: of an abort that met no kernel, or of the part of a call between nodes.
- * The arena owns both.
+ * it. Without a record there is a status only, of an abort that met no kernel, or a status and a text, of the part of a
+ * call between nodes. The arena owns all of it.
  */
+#include <string.h>
+
 #include "base/base_status.h"
 #include "base/base_thread.h"
 #include "collective/coll_parts.h"
@@ -19,6 +21,9 @@ static bool keep_first_error(sv_coll_arena_t *arena, selvage_status_t status)
 selvage_status_t sv_coll_check(selvage_coll_t *coll)
 {
     sv_coll_arena_t *arena = coll->arena;
+    /* The engine's comes before that of kernels which it has ended. Partner: the release in sv_coll_note_failure(). */
+    if (__atomic_load_n(&arena->has_broken_text, __ATOMIC_ACQUIRE))
+        return sv_error_quiet(__atomic_load_n(&arena->broken, __ATOMIC_RELAXED), "%s", arena->broken_text);
     /* Partner: the release in the kernel that recorded the error. */
     if (__atomic_load_n(&arena->pinned->error.kind, __ATOMIC_ACQUIRE) != SV_COLL_FINE) {
         char text[SV_DETAIL_BYTES];
@@ -31,6 +36,15 @@ selvage_status_t sv_coll_check(selvage_coll_t *coll)
     if (broken == SELVAGE_SUCCESS)
         return SELVAGE_SUCCESS;
     return sv_error_quiet(broken, "collectives of this communicator have ended: %s", selvage_status_string(broken));
+}
+
+void sv_coll_note_failure(sv_coll_arena_t *arena, selvage_status_t status)
+{
+    if (!keep_first_error(arena, status))
+        return;
+    memcpy(arena->broken_text, sv_thread_detail(), sizeof arena->broken_text);
+    /* Partner: the acquire in sv_coll_check(), on any thread. */
+    __atomic_store_n(&arena->has_broken_text, true, __ATOMIC_RELEASE);
 }
 
 void sv_coll_abort(selvage_coll_t *coll)

@@ -8,7 +8,8 @@
  *   selvage_coll (a split)   --+                      one order of launches: two grids that wait for other ranks
  *                                                     never run at the same time on this device
  *
- * One thread at a time is inside, but for error and abort, which touch pinned words only.
+ * One thread at a time is inside, but for error and abort, which touch pinned words only. While calls between nodes are
+ * under way that were only enqueued, it is the engine's thread that launches (coll_nodes.c).
  */
 #ifndef SV_COLL_HANDLE_H
 #define SV_COLL_HANDLE_H
@@ -34,12 +35,21 @@ typedef struct sv_coll_callback {
     void *arg;
 } sv_coll_callback_t;
 
+/* What holds streams whose calls the engine drives: sv_await_arg_t. */
+typedef struct sv_coll_gate {
+    uint64_t through;          /* host: flights so far that are */
+    uint64_t ended;            /* host: no stream is held any more */
+    uint64_t late;
+    uint64_t reserved[13];
+} sv_coll_gate_t;
+
 /* Pinned memory of an arena that both sides poll. */
 typedef struct sv_coll_pinned {
     uint32_t host_stop;        /* host: end everything */
     uint32_t reserved0[31];
     uint32_t consumed;         /* kernel: position in the FIFO */
     uint32_t reserved1[31];
+    sv_coll_gate_t gate;
     sv_coll_error_t error;     /* kernel: the first error */
     uint8_t reserved2[128 - sizeof(sv_coll_error_t) % 128];
     sv_coll_counts_t counts[SV_COLL_CHANNELS];
@@ -92,6 +102,8 @@ typedef struct sv_coll_arena {
     struct sv_coll_cache *cache; /* of buffers that nobody registered, or NULL; coll_cache.h */
     unsigned numbers_used;     /* bits: numbers of communicators (0..15) in use */
     selvage_status_t broken;   /* the error as it was first told */
+    char broken_text[SV_DETAIL_BYTES]; /* what the engine said of it; there once has_broken_text is */
+    bool has_broken_text;
     struct sv_coll_staging *staging; /* for what goes between nodes, or NULL; coll_nodes.h */
 } sv_coll_arena_t;
 
@@ -226,6 +238,8 @@ selvage_status_t sv_coll_group_end(selvage_coll_t *coll);
 /* coll_error.c: turns the pinned record into a status, once with a line in the log; thread-safe. */
 selvage_status_t sv_coll_check(selvage_coll_t *coll);
 void sv_coll_abort(selvage_coll_t *coll);
+/* An error of a call between nodes, of which this thread's detail says more: kept if it is the first one. */
+void sv_coll_note_failure(sv_coll_arena_t *arena, selvage_status_t status);
 
 /* coll_complete.c: hands back what is complete; cheap, never blocks. */
 void sv_coll_poll(sv_coll_arena_t *arena);
@@ -236,7 +250,17 @@ selvage_status_t sv_coll_when_complete(sv_coll_arena_t *arena, void (*fn)(void *
 /* Waits for all launches so far, at most timeout_s (-1: no limit) after host_stop if that passes. */
 selvage_status_t sv_coll_drain(sv_coll_arena_t *arena, double timeout_s);
 
-/* coll_nodes.c: calls (one, or a group) of a communicator that spans nodes; blocks until they are through. */
+/* coll_nodes.c: calls (one, or a group) of a communicator that spans nodes: with a progress thread enqueues them, else
+   blocks until they are through. Or of one node, while others are under way. */
 selvage_status_t sv_coll_nodes(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls);
+/* Whether no call is under way that the engine drives: then this thread may launch. Application's thread. */
+bool sv_coll_queue_is_idle(const sv_coll_arena_t *arena);
+/* Waits for that. What does not get on for the deadline is aborted. Not where the engine lives. */
+void sv_coll_queue_wait(sv_coll_arena_t *arena);
+/* After that: waits until no stream is held by one of them, for the deadline at most; whether that is so. */
+bool sv_coll_queue_release(sv_coll_arena_t *arena);
+/* Engine: advances them; whether anything moved. _end(): those under way fail, without a word to other ranks. */
+bool sv_coll_queue_poll(sv_coll_arena_t *arena);
+void sv_coll_queue_end(sv_coll_arena_t *arena, selvage_status_t status);
 
 #endif

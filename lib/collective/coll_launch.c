@@ -91,8 +91,7 @@ static selvage_status_t batch_add(batch_t *batch, const sv_coll_work_t *work)
     return SELVAGE_SUCCESS;
 }
 
-/* Whether call i is the first one on a stream that is not the launch's; of many streams some are named twice. */
-static bool is_new_stream(const sv_coll_call_t *calls, unsigned i)
+bool sv_coll_is_new_stream(const sv_coll_call_t *calls, unsigned i)
 {
     if (calls[i].stream == calls[0].stream)
         return false;
@@ -116,7 +115,7 @@ static selvage_status_t launch_joined(batch_t *batch, const sv_coll_call_t *call
     if (arena->launches > 0 && batch->stream != arena->last_stream && !batch->captured)
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, batch->stream, arena->last));
     for (unsigned i = 1; i < ncalls; i++) {
-        if (!is_new_stream(calls, i))
+        if (!sv_coll_is_new_stream(calls, i))
             continue;
         SV_TRY(SV_DEVICE_CALL(dev, event_record, arena->last, calls[i].stream));
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, batch->stream, arena->last));
@@ -179,7 +178,7 @@ selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *call
     }
     /* The other streams of the group go on after the launch. */
     for (unsigned i = 1; i < ncalls; i++)
-        if (is_new_stream(calls, i))
+        if (sv_coll_is_new_stream(calls, i))
             SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, calls[i].stream, arena->last));
     return SELVAGE_SUCCESS;
 }

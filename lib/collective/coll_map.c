@@ -143,6 +143,12 @@ static void unmap_and_free(sv_coll_arena_t *arena, bool unmapped)
     sv_coll_arena_free(arena, unmapped);
 }
 
+static const sv_arena_ops_t arena_ops = {.poll = sv_coll_queue_poll,
+                                         .is_idle = sv_coll_queue_is_idle,
+                                         .end = sv_coll_queue_end,
+                                         .unmap = unmap_users,
+                                         .release = unmap_and_free};
+
 selvage_status_t sv_coll_arena_create(sv_team_t *team, uint32_t nchannels, uint64_t bytes)
 {
     selvage_comm_t *comm = team->comm;
@@ -176,8 +182,7 @@ selvage_status_t sv_coll_arena_create(sv_team_t *team, uint32_t nchannels, uint6
     /* 4. Outboxes of the registration cache. */
     SV_TRY_GOTO(status, sv_coll_cache_create(arena, team), fail);
     comm->arena = arena;
-    comm->arena_unmap = unmap_users;
-    comm->arena_release = unmap_and_free;
+    comm->arena_ops = &arena_ops;
     return status;
 fail:
     if (!arena)

@@ -1,170 +1,342 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This file runs a call, or a group, of a communicator that spans nodes, from its beginning to its end. First it waits
- * for what is on the streams. Before a call of all ranks, these compare what each of them calls: so they agree that it
- * is the same call, and that all are there. Sends and receives concern two ranks alone, and their messages say what
- * they are.
+ * Calls of communicators that span nodes: who drives them, and what their streams wait for.
  *
- * A rank that meets an error in the middle tells everybody: the kernels of its node by ending them, other ranks by an
- * abort in place of the message that they may be waiting for. After that no collective call is possible any more, since
- * nobody knows which messages are still in flight. The caller waits; one thread at a time is inside.
+ *   application's thread                                the engine's, if that is the progress thread
+ *   --------------------                                --------------------------------------------
+ *   flight: the calls, an event on their streams
+ *   gate: a kernel that holds the streams
+ *   submitted + 1                  --- release -->      drives the oldest flight, by turns (coll_nodes_run.c)
+ *   who wants its place, or sets    <-- release ---     through + 1; the word of the gates says so
+ *   something up, waits for this
+ *
+ * Where there is no progress thread nobody would drive a call that was only enqueued, while the program waits for its
+ * stream: the caller drives it until it is through. So it is where a kernel that waits may keep others from running.
+ *
+ * While flights are under way the engine launches kernels. A call of one node's ranks that is made then joins them, so
+ * that one thread at a time launches, and kernels are in the order of the calls.
+ *
+ * A failure ends all flights: the gates open, and the error is told to whoever asks, as on a node.
  */
+#include "base/base_memory.h"
 #include "base/base_status.h"
-#include "collective/coll_names.h"
-#include "collective/coll_nodes.h"
+#include "collective/coll_nodes_run.h"
 #include "collective/coll_parts.h"
 #include "collective/coll_setup.h"
-#include "comm/comm_control.h"
 
-enum { ITEM_WHAT, ITEM_COUNT, ITEM_ROOT, ITEM_SEQUENCE };
-
-typedef struct nodes_task {
-    selvage_coll_t *coll;
-    const sv_coll_call_t *calls;
-    unsigned ncalls;
-    bool agreed;               /* all ranks know of the error, and nothing was begun */
-} nodes_task_t;
-
-static selvage_status_t report_call_mismatch(const selvage_coll_t *coll, int rank)
+static sv_coll_queue_t *queue_of(const sv_coll_arena_t *arena)
 {
-    const uint64_t *there = sv_gather_item_of(&coll->all, rank)->value;
-    const uint64_t *first = sv_gather_item_of(&coll->all, 0)->value;
-    return sv_error(SELVAGE_ERR_MISMATCH,
-                    "rank %d called %s of %llu %s (operation %s, root %d) where rank 0 called %s "
-                    "of %llu %s (operation %s, root %d), as call %llu of communicator %u",
-                    rank, sv_coll_call_name(there[ITEM_WHAT] & 0xff), (unsigned long long)there[ITEM_COUNT],
-                    selvage_type_name((selvage_type_t)(there[ITEM_WHAT] >> 8 & 0xff)),
-                    sv_coll_operation_name((unsigned)(there[ITEM_WHAT] >> 16)), (int)(int64_t)there[ITEM_ROOT],
-                    sv_coll_call_name(first[ITEM_WHAT] & 0xff), (unsigned long long)first[ITEM_COUNT],
-                    selvage_type_name((selvage_type_t)(first[ITEM_WHAT] >> 8 & 0xff)),
-                    sv_coll_operation_name((unsigned)(first[ITEM_WHAT] >> 16)), (int)(int64_t)first[ITEM_ROOT],
-                    (unsigned long long)first[ITEM_SEQUENCE], coll->number);
+    return arena->staging ? arena->staging->queue : NULL;
 }
 
-/* What a rank calls, in the words that ranks compare. */
-static void describe_call(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t value[SV_GATHER_VALUES])
+static bool is_queue_through(const void *arg)
 {
-    const unsigned op = call->flags & SV_COLL_DIVIDE   ? (unsigned)SV_COLL_SIGNED_AVERAGE
-                        : call->flags & SV_COLL_PREMUL ? (unsigned)SV_COLL_SIGNED_PREMUL
-                                                       : call->op;
-    value[ITEM_WHAT] = (uint64_t)op << 16 | (uint64_t)call->type << 8 | call->call;
-    value[ITEM_COUNT] = call->count;
-    value[ITEM_ROOT] = (uint64_t)(int64_t)call->root;
-    value[ITEM_SEQUENCE] = coll->node_set->sequence;
+    const sv_coll_queue_t *queue = arg;
+    /* Partner: the release in end_flight(). */
+    return atomic_load_explicit(&queue->through, memory_order_acquire) ==
+           atomic_load_explicit(&queue->submitted, memory_order_acquire);
 }
 
-/* All ranks are there, and call the same. Only if they do not, each of them hears what all others call. */
-static selvage_status_t match_call(selvage_coll_t *coll, const sv_coll_call_t *call)
+bool sv_coll_queue_is_idle(const sv_coll_arena_t *arena)
 {
-    sv_team_t *all = &coll->all;
-    uint64_t value[SV_GATHER_VALUES] = {0}, digest = 0;
-    bool same = false;
-    coll->node_set->sequence++;
-    describe_call(coll, call, value);
-    for (int i = ITEM_WHAT; i <= ITEM_SEQUENCE; i++)
-        digest = sv_digest_mix(digest + value[i]);
-    all->stop = &coll->arena->pinned->host_stop;
-    selvage_status_t status =
-        sv_gather_compare(all, "selvage_coll", coll->number, digest, &same, coll->comm->timeout_s);
-    if (status == SELVAGE_SUCCESS && !same) {
-        describe_call(coll, call, sv_gather_item_begin(all)->value);
-        status = sv_gather(all, "selvage_coll", coll->number, SELVAGE_SUCCESS, coll->comm->timeout_s);
-    }
-    all->stop = NULL;
-    if (status != SELVAGE_SUCCESS || same)
+    const sv_coll_queue_t *queue = queue_of(arena);
+    return !queue || is_queue_through(queue);
+}
+
+/* --- the engine --------------------------------------------------------------------------------------------------- */
+
+/* The streams of all flights up to this one go on. */
+static void end_flight(sv_coll_arena_t *arena, uint64_t number)
+{
+    sv_coll_queue_t *queue = queue_of(arena);
+    if (queue->ended) /* partner: the kernel's wait, in await_body() */
+        __atomic_store_n(&arena->pinned->gate.ended, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&arena->pinned->gate.through, number, __ATOMIC_RELEASE); /* partner: the same */
+    /* Partner: the acquire in is_queue_through() and is_place_free(). */
+    atomic_store_explicit(&queue->through, number, memory_order_release);
+    sv_progress_tell(&arena->comm->progress);
+}
+
+/* A turn of the oldest flight, which is over with SUCCESS. One after a failure is over before it begins. */
+static selvage_status_t step_flight(sv_coll_queue_t *queue, uint64_t number)
+{
+    sv_coll_run_t *run = &queue->run;
+    const sv_coll_flight_t *flight = &queue->flight[number % SV_COLL_FLIGHTS];
+    if (queue->ended)
+        return SELVAGE_SUCCESS;
+    if (run->flight != flight)
+        sv_coll_run_begin(run, flight);
+    const selvage_status_t status = sv_coll_run_step(run);
+    if (status == SELVAGE_IN_PROGRESS) {
+        if (!run->moved)
+            run->is_over = sv_deadline_check(&run->deadline) == SELVAGE_ERR_TIMEOUT; /* the next turn says so */
         return status;
-    for (int r = 1; r < coll->size; r++)
-        for (int i = ITEM_WHAT; i <= ITEM_SEQUENCE; i++)
-            if (sv_gather_item_of(all, r)->value[i] != sv_gather_item_of(all, 0)->value[i])
-                return report_call_mismatch(coll, r);
-    return sv_error(SELVAGE_ERR_INTERNAL, "selvage_coll: ranks call the same, and their digests differ");
-}
-
-static selvage_status_t do_call(selvage_coll_t *coll, const sv_coll_call_t *call, bool *agreed_out)
-{
-    selvage_status_t status = match_call(coll, call);
-    *agreed_out = status != SELVAGE_SUCCESS && coll->comm->broken == SELVAGE_SUCCESS;
-    SV_TRY(status);
-    switch (call->call) {
-    case SV_COLL_ALL_REDUCE: case SV_COLL_REDUCE: case SV_COLL_REDUCE_SCATTER: return sv_coll_nodes_reduce(coll, call);
-    case SV_COLL_BROADCAST: return sv_coll_nodes_broadcast(coll, call);
-    case SV_COLL_ALL_GATHER: return sv_coll_nodes_all_gather(coll, call);
-    case SV_COLL_ALL_TO_ALL: return sv_coll_nodes_all_to_all(coll, call);
-    default: return SELVAGE_SUCCESS; /* a barrier: all have met */
     }
+    run->flight = NULL;
+    return SELVAGE_SUCCESS; /* what failed is in the arena */
 }
 
-/* Ends this rank's kernels, and with them those of its node, which wait for the next one: that is launched to tell
-   them. It receives what nobody sends, so that it ends in no other way. Copies to and from the user's memory end, too.
-   */
-static void stop_node(selvage_coll_t *coll)
+bool sv_coll_queue_poll(sv_coll_arena_t *arena)
 {
-    const double grace_s = 5;
-    sv_coll_arena_t *arena = coll->arena;
-    const sv_coll_call_t messenger = {.call = SV_COLL_PAIR, .type = SV_COLL_UINT8, .count = 1,
-                                      .root = (int)((coll->dev.me + 1) % coll->dev.n),
-                                      .recv = arena->staging->device, .stream = arena->stream};
-    /* Partner: the kernel's waits. */
-    __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE);
-    if (coll->dev.n > 1)
-        (void)sv_coll_launch(coll->node_set->part, &messenger, 1);
-    (void)sv_coll_drain(arena, grace_s);
-    if (!sv_coll_stage_end(coll, grace_s))
-        sv_coll_arena_set_stuck(arena);
-}
-
-static selvage_status_t do_calls(nodes_task_t *task)
-{
-    selvage_coll_t *coll = task->coll;
-    const sv_coll_call_t *calls = task->calls;
-    unsigned npairs = 0;
-    for (unsigned i = 0; i < task->ncalls; i++)
-        if (i == 0 || calls[i].stream != calls[i - 1].stream)
-            SV_TRY(sv_coll_stage_wait_stream(coll, calls[i].stream));
-    for (unsigned i = 0; i < task->ncalls; i++) {
-        if (calls[i].call == SV_COLL_PAIR)
-            npairs++;
-        else
-            SV_TRY(do_call(coll, &calls[i], &task->agreed));
+    sv_coll_queue_t *queue = queue_of(arena);
+    bool moved = false;
+    if (!queue || queue->inside)
+        return false;
+    uint64_t through = atomic_load_explicit(&queue->through, memory_order_relaxed);
+    queue->inside = true;
+    /* As long as something moves, but others have their turn. Partner: the release in publish_flight(). */
+    for (unsigned turn = 0; turn < SV_COLL_TURNS; turn++) {
+        if (through == atomic_load_explicit(&queue->submitted, memory_order_acquire))
+            break;
+        const selvage_status_t status = step_flight(queue, through);
+        if (status == SELVAGE_SUCCESS)
+            end_flight(arena, ++through);
+        else if (!queue->run.moved)
+            break;
+        moved = true;
     }
-    return npairs > 0 ? sv_coll_nodes_pairs(coll, calls, task->ncalls) : SELVAGE_SUCCESS;
+    queue->inside = false;
+    return moved;
 }
 
-static selvage_status_t run_nodes(void *arg)
+void sv_coll_queue_end(sv_coll_arena_t *arena, selvage_status_t status)
 {
-    nodes_task_t *call = arg;
-    selvage_coll_t *coll = call->coll, *part = coll->node_set->part;
-    selvage_comm_t *comm = coll->comm;
-    selvage_status_t none = SELVAGE_SUCCESS;
-    /* 1. The node's ranks are a communicator of their own, with the same number: all but the ranks and the sequence is
-       as it is in the whole one now. */
-    const uint32_t sequence = part->sequence;
+    sv_coll_queue_t *queue = queue_of(arena);
+    if (!queue || is_queue_through(queue))
+        return;
+    sv_coll_note_failure(arena, sv_error(status, "collective calls between nodes were under way when their "
+                                         "communicator ended"));
+    /* The wire may still read and write what the flight has. */
+    arena->staging->set_aside = true;
+    if (queue->run.flight)
+        queue->run.flight->coll->all.set_aside = true;
+    sv_coll_pairs_run_end(&queue->run.pairs);
+    queue->ended = true;
+    end_flight(arena, atomic_load_explicit(&queue->submitted, memory_order_acquire));
+}
+
+/* --- who waits for the result ------------------------------------------------------------------------------------- */
+
+/* Drives one flight that was never enqueued. */
+static selvage_status_t run_blocking(void *arg)
+{
+    sv_coll_queue_t *queue = arg;
+    sv_coll_run_t *run = &queue->run;
+    selvage_comm_t *comm = queue->blocking.coll->comm;
+    selvage_status_t status;
+    queue->inside = true;
+    sv_coll_run_begin(run, &queue->blocking);
+    sv_deadline_begin(&run->deadline, comm, comm->timeout_s);
+    while ((status = sv_coll_run_step(run)) == SELVAGE_IN_PROGRESS)
+        if (run->may_pause)
+            run->is_over = sv_deadline_poll(&run->deadline) == SELVAGE_ERR_TIMEOUT; /* the next turn says so */
+    run->flight = NULL;
+    queue->inside = false;
+    return status;
+}
+
+/* --- the application's thread ------------------------------------------------------------------------------------- */
+
+/* Whether calls are enqueued, and no more: there is somebody who drives them, a kernel that waits holds nobody else up,
+   and no call waits for the whole device (as the cache does, to close a mapping). */
+static bool may_enqueue(const selvage_comm_t *comm)
+{
+    return comm->progress.threaded && comm->dev->kernels_wait && !comm->topology.shares_gpu &&
+           comm->config.coll_cache_bytes == 0;
+}
+
+/* The node's ranks are a communicator of their own, with the same number: all but the ranks and the sequence is as it
+   is in the whole one, which does not change from here on as far as launches are concerned. */
+static void fill_part(selvage_coll_t *coll)
+{
+    selvage_coll_t *part = coll->node_set->part;
+    if (coll->node_set->has_part)
+        return;
     *part = *coll;
-    part->sequence = sequence;
+    part->sequence = 0;
     part->rank = (int)coll->dev.me;
     part->size = (int)coll->dev.n;
     part->spans = false;
-    /* 2. The calls. */
-    selvage_status_t status = do_calls(call);
-    if (status == SELVAGE_SUCCESS)
-        return status;
-    /* 3. The first error stays. Partner: sv_coll_check(), on any thread. */
-    (void)__atomic_compare_exchange_n(&coll->arena->broken, &none, status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-    if (call->agreed)
-        return status;
-    /* 4. Tell whoever waits for this rank: for a message, in a gathering (which on a broken communicator says that and
-       no more), or anywhere else. */
-    if (comm->broken == SELVAGE_SUCCESS)
-        comm->broken = status;
-    sv_coll_message_give_up(coll, status);
-    (void)sv_gather(&coll->all, "selvage_coll", coll->number, status, comm->timeout_s);
-    sv_agree_abort(comm, status);
-    stop_node(coll);
+    coll->node_set->has_part = true;
+}
+
+/* Puts an event after what is on the streams of all calls. The first of these streams waits for the others, which it
+   would do for the sake of the calls anyway. */
+static selvage_status_t record_begin(const sv_coll_queue_t *queue, const sv_coll_flight_t *flight)
+{
+    sv_device_t *dev = flight->coll->comm->dev;
+    const sv_coll_call_t *calls = flight->calls;
+    for (unsigned i = 1; i < flight->ncalls; i++) {
+        if (!sv_coll_is_new_stream(calls, i))
+            continue;
+        SV_TRY(SV_DEVICE_CALL(dev, event_record, queue->cross, calls[i].stream));
+        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, calls[0].stream, queue->cross));
+    }
+    return SV_DEVICE_CALL(dev, event_record, flight->begun, calls[0].stream);
+}
+
+/* Copies the calls, for later; those of one node's ranks will be launched on the arena's stream. */
+static selvage_status_t fill_flight(sv_coll_flight_t *flight, selvage_coll_t *coll, const sv_coll_call_t *calls,
+                                    unsigned ncalls)
+{
+    sv_coll_call_t *copy = &flight->one;
+    flight->coll = coll;
+    flight->ncalls = 0;
+    if (ncalls > 1) {
+        if (ncalls > flight->room_calls) {
+            sv_free(flight->room);
+            flight->room = NULL;
+            flight->room_calls = 0;
+            SV_TRY(sv_calloc(ncalls, sizeof *flight->room, &flight->room));
+            flight->room_calls = ncalls;
+        }
+        copy = flight->room;
+    }
+    for (unsigned i = 0; i < ncalls; i++)
+        copy[i] = calls[i];
+    flight->calls = copy;
+    flight->ncalls = ncalls;
+    return SELVAGE_SUCCESS;
+}
+
+static void move_to_arena(sv_coll_flight_t *flight)
+{
+    sv_coll_call_t *calls = flight->ncalls > 1 ? flight->room : &flight->one;
+    for (unsigned i = 0; i < flight->ncalls; i++)
+        calls[i].stream = flight->coll->arena->stream;
+}
+
+/* Holds the first stream until the flight is through. */
+static selvage_status_t launch_gate(sv_coll_flight_t *flight, uint64_t number, void *stream)
+{
+    const sv_coll_arena_t *arena = flight->coll->arena;
+    sv_coll_gate_t *gate = &arena->pinned_device->gate;
+    const sv_await_arg_t arg = {.word = &gate->through, .abort = &gate->ended, .late = &gate->late, .epoch = number,
+                                .wait_ns = UINT64_MAX}; /* the engine has the deadline */
+    return SV_DEVICE_CALL(arena->comm->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream);
+}
+
+/* And with it the other streams of a group. */
+static selvage_status_t hold_others(sv_coll_flight_t *flight, const sv_coll_call_t *calls, unsigned ncalls)
+{
+    sv_device_t *dev = flight->coll->comm->dev;
+    SV_TRY(SV_DEVICE_CALL(dev, event_record, flight->gated, calls[0].stream));
+    flight->has_gate = true;
+    for (unsigned i = 1; i < ncalls; i++)
+        if (sv_coll_is_new_stream(calls, i))
+            SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, calls[i].stream, flight->gated));
+    return SELVAGE_SUCCESS;
+}
+
+/* Whether the gate of an earlier flight looks at nothing any more. */
+static bool is_gate_over(sv_device_t *dev, sv_coll_flight_t *flight)
+{
+    if (flight->has_gate && SV_DEVICE_CALL(dev, event_query, flight->gated) != SELVAGE_IN_PROGRESS)
+        flight->has_gate = false;
+    return !flight->has_gate;
+}
+
+static bool is_place_free(const void *arg)
+{
+    const sv_coll_queue_t *queue = arg;
+    /* Partner: the release in end_flight(). */
+    return atomic_load_explicit(&queue->submitted, memory_order_relaxed) -
+               atomic_load_explicit(&queue->through, memory_order_acquire) <
+           SV_COLL_FLIGHTS;
+}
+
+/* From here on it is the engine's. */
+static void publish_flight(selvage_coll_t *coll, sv_coll_queue_t *queue, uint64_t number)
+{
+    /* Partner: the acquire in sv_coll_queue_poll(). */
+    atomic_store_explicit(&queue->submitted, number, memory_order_release);
+    sv_progress_wake(&coll->comm->progress);
+}
+
+static selvage_status_t prepare_flight(const sv_coll_queue_t *queue, sv_coll_flight_t *flight, selvage_coll_t *coll,
+                                       const sv_coll_call_t *calls, unsigned ncalls, uint64_t number)
+{
+    SV_TRY(fill_flight(flight, coll, calls, ncalls));
+    SV_TRY(record_begin(queue, flight));
+    if (!coll->spans)
+        move_to_arena(flight);
+    return launch_gate(flight, number, calls[0].stream);
+}
+
+/* A call that cannot be enqueued is a failure that the engine has to tell other ranks. */
+static selvage_status_t enqueue_flight(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
+{
+    sv_coll_queue_t *queue = queue_of(coll->arena);
+    sv_backoff_t backoff = {.oversubscribed = coll->comm->topology.oversubscribed};
+    const uint64_t before = atomic_load_explicit(&queue->submitted, memory_order_relaxed);
+    while (!is_place_free(queue))
+        sv_progress_pause(&coll->comm->progress, &backoff, is_place_free, queue);
+    SV_TRY(sv_coll_check(coll));
+    sv_coll_flight_t *flight = &queue->flight[before % SV_COLL_FLIGHTS];
+    while (!is_gate_over(coll->comm->dev, flight)) /* its word has come, and it has begun or is about to */
+        sv_backoff(&backoff);
+    selvage_status_t status = prepare_flight(queue, flight, coll, calls, ncalls, before + 1);
+    if (status != SELVAGE_SUCCESS)
+        sv_coll_note_failure(coll->arena, status);
+    publish_flight(coll, queue, before + 1);
+    if (status == SELVAGE_SUCCESS && (status = hold_others(flight, calls, ncalls)) != SELVAGE_SUCCESS)
+        sv_coll_note_failure(coll->arena, status);
     return status;
+}
+
+static selvage_status_t wait_for_flight(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
+{
+    sv_coll_queue_t *queue = queue_of(coll->arena);
+    queue->blocking.coll = coll;
+    queue->blocking.calls = calls;
+    queue->blocking.ncalls = ncalls;
+    const selvage_status_t status = record_begin(queue, &queue->blocking);
+    if (status != SELVAGE_SUCCESS) /* is to be told as any other */
+        sv_coll_note_failure(coll->arena, status);
+    return sv_comm_run(coll->comm, run_blocking, queue);
 }
 
 selvage_status_t sv_coll_nodes(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
-    nodes_task_t call = {.coll = coll, .calls = calls, .ncalls = ncalls};
-    return ncalls > 0 ? sv_comm_run(coll->comm, run_nodes, &call) : SELVAGE_SUCCESS;
+    if (ncalls == 0)
+        return SELVAGE_SUCCESS;
+    if (coll->spans)
+        fill_part(coll);
+    return may_enqueue(coll->comm) ? enqueue_flight(coll, calls, ncalls) : wait_for_flight(coll, calls, ncalls);
+}
+
+void sv_coll_queue_wait(sv_coll_arena_t *arena)
+{
+    const double timeout_s = arena->comm->timeout_s;
+    const sv_coll_queue_t *queue = queue_of(arena);
+    sv_backoff_t backoff = {.oversubscribed = arena->comm->topology.oversubscribed};
+    uint64_t begin_ns = sv_clock_ns(), through = 0;
+    while (queue && !is_queue_through(queue)) {
+        const uint64_t now = atomic_load_explicit(&queue->through, memory_order_relaxed);
+        if (now != through)
+            begin_ns = sv_clock_ns();
+        through = now;
+        /* Partner: is_stopped() of the engine's turns. */
+        if (timeout_s >= 0 && (double)(sv_clock_ns() - begin_ns) * 1e-9 > timeout_s)
+            __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE);
+        sv_progress_pause(&arena->comm->progress, &backoff, is_queue_through, queue);
+    }
+}
+
+bool sv_coll_queue_release(sv_coll_arena_t *arena)
+{
+    sv_coll_queue_t *queue = queue_of(arena);
+    const double timeout_s = arena->comm->timeout_s;
+    sv_backoff_t backoff = {.max_sleep_us = 100, .oversubscribed = arena->comm->topology.oversubscribed};
+    const uint64_t begin_ns = sv_clock_ns();
+    for (unsigned i = 0; queue && i < SV_COLL_FLIGHTS; i++)
+        while (!is_gate_over(arena->comm->dev, &queue->flight[i])) {
+            if (timeout_s >= 0 && (double)(sv_clock_ns() - begin_ns) * 1e-9 > timeout_s) {
+                (void)sv_error(SELVAGE_ERR_TIMEOUT, "a stream has not come for %g s to where a collective call, which "
+                               "is over, held it", timeout_s);
+                return false;
+            }
+            sv_backoff(&backoff);
+        }
+    return true;
 }

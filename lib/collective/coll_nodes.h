@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Communicators that span nodes. A call is made of calls of the device among the ranks of each node, and of host
- * messages between nodes, chunk by chunk through pinned memory; it blocks until it is through.
+ * messages between nodes, chunk by chunk through pinned memory.
  *
- *   coll_nodes.c --> coll_nodes_reduce.c, coll_nodes_copy.c --> coll_rails.c    calls of all ranks; what drives them
- *       |       `--> coll_nodes_pairs.c                            |            sends and receives
- *       |                 `--> coll_nodes_message.c <--------------'            messages, answers
- *       |                 `--> coll_nodes_wait.c <-----------------'            waiting
- *       `-----------------> coll_nodes_set.c                                    who is on which node; memory
+ *   coll_nodes.c                                    calls that were enqueued, and what holds their streams; who drives
+ *       `--> coll_nodes_run.c                       one call after the other, from its beginning to its end
+ *       |       |--> coll_nodes_reduce.c, coll_nodes_copy.c --> coll_rails.c    calls of all ranks; their rows
+ *       |       |--> coll_nodes_pairs.c                            |            sends and receives
+ *       |       |         `--> coll_nodes_message.c <--------------'            messages, answers
+ *       |       `--> coll_nodes_wait.c                                          turns of a wait
+ *       `----------> coll_nodes_set.c                                           who is on which node; memory
  *
  * The ranks of a node that have the same place on their nodes make a rail: what goes between nodes is divided among the
  * rails, so that every rank, and the NIC next to its GPU, has its part. Work on the device goes through the arena's own
@@ -53,6 +55,7 @@ typedef struct sv_coll_word {
 /* Who is where; of one communicator. */
 typedef struct sv_coll_node_set {
     selvage_coll_t *part;      /* the ranks of this node as a communicator of their own: what the device part is told */
+    bool has_part;             /* it is filled in */
     int nnodes, mine;          /* nodes, in order of their lowest ranks, and this one */
     int *node;                 /* of each rank */
     int *inner;                /* of each rank: its place among those of its node */
@@ -120,9 +123,10 @@ typedef struct sv_coll_rail_slot {
 
 /* Memory that the calls take turns in; of an arena. A message is its head and at most a chunk. */
 typedef struct sv_coll_staging {
+    struct sv_coll_queue *queue; /* calls that are under way; coll_nodes_run.h; owned */
     uint64_t chunk_bytes;
     uint8_t *memory, *device;  /* owned; what is below lies in them */
-    sv_event_t *event;
+    sv_event_t *event;         /* after what a call has put on the arena's stream */
     void *up_stream, *down_stream; /* copies out of the device and into it, in long calls; see coll_rails.c */
     sv_coll_rail_slot_t up[SV_COLL_RAIL_SLOTS], down[SV_COLL_RAIL_SLOTS];
     sv_event_t *collected[SV_COLL_RAIL_AHEAD], *spread[SV_COLL_RAIL_SLOTS];
@@ -147,11 +151,12 @@ static inline bool sv_coll_is_near(const selvage_coll_t *coll, int rank)
     return coll->node_set->node[rank] == coll->node_set->mine;
 }
 
-/* coll_nodes_wait.c: waits until all on the arena's stream, or on a user's, is complete, and has not failed. */
-selvage_status_t sv_coll_stage_wait(selvage_coll_t *coll);
-selvage_status_t sv_coll_stage_wait_stream(selvage_coll_t *coll, void *stream);
-/* A turn of a wait for a rank, which goes on with SUCCESS. */
-selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, sv_deadline_t *deadline, int rank);
+/* coll_nodes_wait.c: whether an event has come, after which what failed on the device is known. An abort, or the end of
+   the communicator, ends the wait; no deadline does, because kernels have their own. */
+selvage_status_t sv_coll_stage_test(selvage_coll_t *coll, sv_event_t *event);
+/* A turn of a wait for a rank that did not move anything: goes on with IN_PROGRESS. is_over: nothing has moved for the
+   deadline. */
+selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, bool is_over, int rank);
 /* After an error: waits for copies of the call that are under way, at most so long. Returns whether they have ended. */
 bool sv_coll_stage_end(selvage_coll_t *coll, double timeout_s);
 
@@ -199,15 +204,11 @@ uint8_t *sv_coll_plan_collected(const sv_coll_plan_t *plan, uint64_t row);
 uint8_t *sv_coll_plan_received(const sv_coll_plan_t *plan, uint64_t row);
 /* A spread: the pieces of a row are in the output of the ranks that carry them, and go to all ranks of the node. */
 selvage_status_t sv_coll_plan_spread_vector(const sv_coll_plan_t *plan, uint64_t row);
-/* Runs all rows. */
-selvage_status_t sv_coll_plan_run(const sv_coll_plan_t *plan);
-
-/* coll_nodes_reduce.c, coll_nodes_copy.c, coll_nodes_pairs.c: calls that all ranks make alike, as is known by now. */
-selvage_status_t sv_coll_nodes_reduce(selvage_coll_t *coll, const sv_coll_call_t *call);
-selvage_status_t sv_coll_nodes_broadcast(selvage_coll_t *coll, const sv_coll_call_t *call);
-selvage_status_t sv_coll_nodes_all_gather(selvage_coll_t *coll, const sv_coll_call_t *call);
-selvage_status_t sv_coll_nodes_all_to_all(selvage_coll_t *coll, const sv_coll_call_t *call);
-/* Those of calls that are sends or receives, all together. */
-selvage_status_t sv_coll_nodes_pairs(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls);
+/* coll_nodes_reduce.c, coll_nodes_copy.c: what is to be done in calls that all ranks make alike, as is known by now, of
+   at least one element. call stays until all rows are through. */
+void sv_coll_nodes_reduce(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_plan_t *plan_out);
+void sv_coll_nodes_broadcast(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_plan_t *plan_out);
+/* Launches what moves on the node alone, too. */
+selvage_status_t sv_coll_nodes_all_gather(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_plan_t *plan_out);
 
 #endif

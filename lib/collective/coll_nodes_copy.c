@@ -128,18 +128,13 @@ selvage_status_t sv_coll_plan_spread_vector(const sv_coll_plan_t *plan, uint64_t
     return sv_coll_launch(node_set->part, calls, ncalls);
 }
 
-selvage_status_t sv_coll_nodes_broadcast(selvage_coll_t *coll, const sv_coll_call_t *call)
+void sv_coll_nodes_broadcast(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_plan_t *plan_out)
 {
-    sv_coll_plan_t plan;
-    const uint64_t bytes = call->count * selvage_type_bytes(call->type);
-    if (bytes == 0)
-        return SELVAGE_SUCCESS;
-    sv_coll_plan_begin(&plan, coll, call, bytes);
-    plan.describe = describe_broadcast;
-    plan.collect = plan.rails > 1 || coll->node_set->inner[call->root] > 0 ? collect_from_root : NULL;
+    sv_coll_plan_begin(plan_out, coll, call, call->count * selvage_type_bytes(call->type));
+    plan_out->describe = describe_broadcast;
+    plan_out->collect = plan_out->rails > 1 || coll->node_set->inner[call->root] > 0 ? collect_from_root : NULL;
     if (coll->dev.n > 1 || coll->rank == call->root) /* alone on its node the root still fills its output */
-        plan.spread = sv_coll_plan_spread_vector;
-    return sv_coll_plan_run(&plan);
+        plan_out->spread = sv_coll_plan_spread_vector;
 }
 
 /* --- all-gather --------------------------------------------------------------------------------------------------- */
@@ -219,15 +214,11 @@ static selvage_status_t gather_on_node(const sv_coll_plan_t *plan)
     return sv_coll_launch(node_set->part, calls, coll->dev.n);
 }
 
-selvage_status_t sv_coll_nodes_all_gather(selvage_coll_t *coll, const sv_coll_call_t *call)
+selvage_status_t sv_coll_nodes_all_gather(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_plan_t *plan_out)
 {
-    sv_coll_plan_t plan;
-    if (call->count == 0)
-        return SELVAGE_SUCCESS;
-    sv_coll_plan_begin_blocks(&plan, coll, call);
-    plan.describe = describe_all_gather;
-    plan.collect = plan.groups > 1 ? collect_from_others : NULL;
-    plan.spread = coll->dev.n > 1 ? spread_blocks : NULL;
-    SV_TRY(gather_on_node(&plan));
-    return sv_coll_plan_run(&plan);
+    sv_coll_plan_begin_blocks(plan_out, coll, call);
+    plan_out->describe = describe_all_gather;
+    plan_out->collect = plan_out->groups > 1 ? collect_from_others : NULL;
+    plan_out->spread = coll->dev.n > 1 ? spread_blocks : NULL;
+    return gather_on_node(plan_out);
 }

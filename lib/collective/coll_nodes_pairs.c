@@ -11,49 +11,22 @@
  * the two ends may group them in other ways. Number i has the tags of slot i % SV_COLL_RAIL_SLOTS, which the one with
  * the same tags before it has left: a chunk that is sent again is not taken for another.
  *
- * A receiver answers each chunk, so that both ends learn of it if they do not match. The caller waits; the lists live
- * as long as the call, and the arena owns the slots.
+ * A receiver answers each chunk, so that both ends learn of it if they do not match. Nothing here waits: who has the
+ * group under way drives it (coll_nodes_run.c). The lists live as long as the group, and the arena owns the slots.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "collective/coll_names.h"
-#include "collective/coll_nodes.h"
+#include "collective/coll_nodes_run.h"
 
 enum { SLOTS = SV_COLL_RAIL_SLOTS };
-
-/* A chunk of a message; of nothing there is one, too. */
-typedef struct piece {
-    const sv_coll_call_t *call; /* NULL: there is none */
-    uint64_t at, bytes;
-    unsigned slot;              /* of its tags */
-} piece_t;
-
-/* The messages of one direction, by distance, each list in the order of the calls; numbers are 1 + index, 0 is the
-   end. */
-typedef struct queue {
-    const sv_coll_call_t *calls;
-    unsigned *next, *head, *tail; /* of calls; of distances */
-    uint32_t *npieces;            /* by rank: chunks so far, in this call and before; the communicator's */
-    unsigned left;                /* messages that were not begun */
-    int size, distance;           /* ranks; where the queue is */
-    piece_t piece;                /* the next one */
-    uint64_t begun, through;      /* chunks: those between are in slots */
-} queue_t;
-
-/* Both directions. */
-typedef struct pairs_run {
-    selvage_coll_t *coll;
-    queue_t out, in;
-    bool moved;
-    int awaited;
-} pairs_run_t;
 
 /* --- the order ---------------------------------------------------------------------------------------------------- */
 
 /* The next message, of the rank at the next distance that has one; none: call is NULL. */
-static void begin_message(queue_t *queue)
+static void begin_message(sv_coll_pair_queue_t *queue)
 {
-    queue->piece = (piece_t){0};
+    queue->piece = (sv_coll_pair_piece_t){0};
     while (queue->left > 0) {
         queue->distance = queue->distance + 1 < queue->size ? queue->distance + 1 : 1;
         const unsigned number = queue->head[queue->distance];
@@ -66,9 +39,9 @@ static void begin_message(queue_t *queue)
     }
 }
 
-static void measure_piece(const selvage_coll_t *coll, queue_t *queue)
+static void measure_piece(const selvage_coll_t *coll, sv_coll_pair_queue_t *queue)
 {
-    piece_t *piece = &queue->piece;
+    sv_coll_pair_piece_t *piece = &queue->piece;
     if (!piece->call)
         return;
     const uint64_t all = piece->call->count * selvage_type_bytes(piece->call->type);
@@ -77,9 +50,9 @@ static void measure_piece(const selvage_coll_t *coll, queue_t *queue)
     piece->slot = queue->npieces[piece->call->root] % SLOTS;
 }
 
-static void advance_queue(const selvage_coll_t *coll, queue_t *queue)
+static void advance_queue(const selvage_coll_t *coll, sv_coll_pair_queue_t *queue)
 {
-    piece_t *piece = &queue->piece;
+    sv_coll_pair_piece_t *piece = &queue->piece;
     queue->npieces[piece->call->root]++;
     queue->begun++;
     piece->at += piece->bytes;
@@ -89,10 +62,10 @@ static void advance_queue(const selvage_coll_t *coll, queue_t *queue)
 }
 
 static selvage_status_t fill_queue(const selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls,
-                                   bool sends, queue_t *queue)
+                                   bool sends, sv_coll_pair_queue_t *queue)
 {
     const size_t size = (size_t)coll->size;
-    *queue = (queue_t){.calls = calls, .size = coll->size,
+    *queue = (sv_coll_pair_queue_t){.calls = calls, .size = coll->size,
                        .npieces = sends ? coll->node_set->sent : coll->node_set->received};
     SV_TRY(sv_calloc(ncalls + 2 * size, sizeof *queue->next, &queue->next));
     queue->head = queue->next + ncalls;
@@ -118,8 +91,8 @@ static selvage_status_t fill_queue(const selvage_coll_t *coll, const sv_coll_cal
 
 /* Copies have streams of their own: what the calls' streams had is over, and on the arena's a launch may wait for ranks
    that come late. */
-static selvage_status_t start_copy(const pairs_run_t *run, sv_coll_rail_slot_t *slot, void *to, const void *from,
-                                   sv_copy_kind_t kind, void *stream)
+static selvage_status_t start_copy(const sv_coll_pairs_run_t *run, sv_coll_rail_slot_t *slot, void *to,
+                                   const void *from, sv_copy_kind_t kind, void *stream)
 {
     sv_device_t *dev = run->coll->comm->dev;
     if (slot->row.bytes > 0)
@@ -127,7 +100,7 @@ static selvage_status_t start_copy(const pairs_run_t *run, sv_coll_rail_slot_t *
     return SV_DEVICE_CALL(dev, event_record, slot->copied, stream);
 }
 
-static void fill_slot_row(sv_coll_rail_slot_t *slot, const piece_t *piece)
+static void fill_slot_row(sv_coll_rail_slot_t *slot, const sv_coll_pair_piece_t *piece)
 {
     slot->row = (sv_coll_row_t){.at = piece->at, .bytes = piece->bytes, .from = -1, .to = -1, .source = -1, .next = -1};
     slot->call = piece->call;
@@ -136,15 +109,15 @@ static void fill_slot_row(sv_coll_rail_slot_t *slot, const piece_t *piece)
 }
 
 /* The other end of the oldest chunk is what this rank waits for. */
-static void note_peer(pairs_run_t *run, const sv_coll_rail_slot_t *slot)
+static void note_peer(sv_coll_pairs_run_t *run, const sv_coll_rail_slot_t *slot)
 {
     if (run->awaited < 0)
         run->awaited = slot->call->root;
 }
 
-static selvage_status_t begin_out(pairs_run_t *run)
+static selvage_status_t begin_out(sv_coll_pairs_run_t *run)
 {
-    const piece_t piece = run->out.piece;
+    const sv_coll_pair_piece_t piece = run->out.piece;
     sv_coll_staging_t *staging = run->coll->arena->staging;
     sv_coll_rail_slot_t *slot = &staging->up[run->out.begun % SLOTS];
     fill_slot_row(slot, &piece);
@@ -154,7 +127,7 @@ static selvage_status_t begin_out(pairs_run_t *run)
                       SV_COPY_D2H, staging->up_stream);
 }
 
-static selvage_status_t step_out(pairs_run_t *run, sv_coll_rail_slot_t *slot)
+static selvage_status_t step_out(sv_coll_pairs_run_t *run, sv_coll_rail_slot_t *slot)
 {
     switch (slot->state) {
     case SV_COLL_SLOT_COPY:
@@ -173,9 +146,9 @@ static selvage_status_t step_out(pairs_run_t *run, sv_coll_rail_slot_t *slot)
     }
 }
 
-static selvage_status_t begin_in(pairs_run_t *run)
+static selvage_status_t begin_in(sv_coll_pairs_run_t *run)
 {
-    const piece_t piece = run->in.piece;
+    const sv_coll_pair_piece_t piece = run->in.piece;
     sv_coll_rail_slot_t *slot = &run->coll->arena->staging->down[run->in.begun % SLOTS];
     fill_slot_row(slot, &piece);
     slot->state = SV_COLL_SLOT_TAKE;
@@ -184,7 +157,7 @@ static selvage_status_t begin_in(pairs_run_t *run)
                                 slot->tags);
 }
 
-static selvage_status_t step_in(pairs_run_t *run, sv_coll_rail_slot_t *slot)
+static selvage_status_t step_in(sv_coll_pairs_run_t *run, sv_coll_rail_slot_t *slot)
 {
     switch (slot->state) {
     case SV_COLL_SLOT_TAKE:
@@ -210,8 +183,9 @@ static bool is_failure(selvage_status_t status)
 
 /* A rank that gives up says why in the answer to one chunk, and then only that, in place of all other answers. That one
    is older, and has come meanwhile if it had not when it was looked for. */
-static selvage_status_t find_older_failure(const queue_t *queue, pairs_run_t *run, sv_coll_rail_slot_t *slots,
-                                           selvage_status_t (*step)(pairs_run_t *, sv_coll_rail_slot_t *),
+static selvage_status_t find_older_failure(const sv_coll_pair_queue_t *queue, sv_coll_pairs_run_t *run,
+                                           sv_coll_rail_slot_t *slots,
+                                           selvage_status_t (*step)(sv_coll_pairs_run_t *, sv_coll_rail_slot_t *),
                                            uint64_t at, selvage_status_t failure)
 {
     for (uint64_t i = queue->through; i < at; i++) {
@@ -223,9 +197,9 @@ static selvage_status_t find_older_failure(const queue_t *queue, pairs_run_t *ru
 }
 
 /* A turn of one direction: begins what has a slot, and drives what is under way. */
-static selvage_status_t drive_queue(pairs_run_t *run, queue_t *queue, sv_coll_rail_slot_t *slots,
-                                    selvage_status_t (*begin)(pairs_run_t *),
-                                    selvage_status_t (*step)(pairs_run_t *, sv_coll_rail_slot_t *))
+static selvage_status_t drive_queue(sv_coll_pairs_run_t *run, sv_coll_pair_queue_t *queue, sv_coll_rail_slot_t *slots,
+                                    selvage_status_t (*begin)(sv_coll_pairs_run_t *),
+                                    selvage_status_t (*step)(sv_coll_pairs_run_t *, sv_coll_rail_slot_t *))
 {
     while (queue->piece.call && queue->begun < queue->through + SLOTS) {
         SV_TRY(begin(run));
@@ -242,28 +216,9 @@ static selvage_status_t drive_queue(pairs_run_t *run, queue_t *queue, sv_coll_ra
     return SELVAGE_SUCCESS;
 }
 
-static bool is_queue_over(const queue_t *queue)
+static bool is_queue_over(const sv_coll_pair_queue_t *queue)
 {
     return !queue->piece.call && queue->through == queue->begun;
-}
-
-static selvage_status_t drive_pairs(pairs_run_t *run)
-{
-    selvage_coll_t *coll = run->coll;
-    sv_coll_staging_t *staging = coll->arena->staging;
-    sv_deadline_t deadline;
-    sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
-    for (unsigned turn = 1; !is_queue_over(&run->in) || !is_queue_over(&run->out); turn++) {
-        run->moved = false;
-        run->awaited = -1;
-        SV_TRY(drive_queue(run, &run->in, staging->down, begin_in, step_in));
-        SV_TRY(drive_queue(run, &run->out, staging->up, begin_out, step_out));
-        if (run->moved)
-            sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
-        if (!run->moved || turn % SV_COLL_TURNS == 0)
-            SV_TRY(sv_coll_stage_turn(coll, &deadline, run->awaited < 0 ? coll->rank : run->awaited));
-    }
-    return SELVAGE_SUCCESS;
 }
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
@@ -285,30 +240,46 @@ static selvage_status_t launch_within_node(selvage_coll_t *coll, const sv_coll_c
     return status;
 }
 
-selvage_status_t sv_coll_nodes_pairs(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
+selvage_status_t sv_coll_pairs_run_begin(sv_coll_pairs_run_t *run, selvage_coll_t *coll, const sv_coll_call_t *calls,
+                                         unsigned ncalls)
 {
-    pairs_run_t run = {.coll = coll};
+    *run = (sv_coll_pairs_run_t){.coll = coll};
     SV_TRY(launch_within_node(coll, calls, ncalls));
-    selvage_status_t status = fill_queue(coll, calls, ncalls, true, &run.out);
-    if (status == SELVAGE_SUCCESS)
-        status = fill_queue(coll, calls, ncalls, false, &run.in);
+    SV_TRY(fill_queue(coll, calls, ncalls, true, &run->out));
+    SV_TRY(fill_queue(coll, calls, ncalls, false, &run->in));
     coll->arena->staging->pairs = true;
-    if (status == SELVAGE_SUCCESS)
-        status = drive_pairs(&run);
-    sv_free(run.out.next);
-    sv_free(run.in.next);
-    SV_TRY(status);
-    coll->arena->staging->pairs = false;
-    return sv_coll_stage_wait(coll);
+    return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_coll_nodes_all_to_all(selvage_coll_t *coll, const sv_coll_call_t *call)
+selvage_status_t sv_coll_pairs_run_step(sv_coll_pairs_run_t *run)
+{
+    sv_coll_staging_t *staging = run->coll->arena->staging;
+    run->moved = false;
+    run->awaited = -1;
+    if (is_queue_over(&run->in) && is_queue_over(&run->out))
+        return SELVAGE_SUCCESS;
+    SV_TRY(drive_queue(run, &run->in, staging->down, begin_in, step_in));
+    SV_TRY(drive_queue(run, &run->out, staging->up, begin_out, step_out));
+    if (!is_queue_over(&run->in) || !is_queue_over(&run->out))
+        return SELVAGE_IN_PROGRESS;
+    staging->pairs = false;
+    return SELVAGE_SUCCESS;
+}
+
+void sv_coll_pairs_run_end(sv_coll_pairs_run_t *run)
+{
+    sv_free(run->out.next);
+    sv_free(run->in.next);
+    sv_free(run->blocks);
+    *run = (sv_coll_pairs_run_t){0};
+}
+
+selvage_status_t sv_coll_pairs_run_begin_blocks(sv_coll_pairs_run_t *run, selvage_coll_t *coll,
+                                                const sv_coll_call_t *call)
 {
     const uint64_t block = call->count * selvage_type_bytes(call->type);
     const unsigned size = (unsigned)coll->size;
     sv_coll_call_t *pairs;
-    if (call->count == 0)
-        return SELVAGE_SUCCESS;
     SV_TRY(sv_calloc((size_t)size * 2, sizeof *pairs, &pairs));
     for (unsigned r = 0; r < size; r++) {
         sv_coll_call_t pair = {.call = SV_COLL_PAIR, .type = call->type, .root = (int)r, .count = call->count,
@@ -320,7 +291,7 @@ selvage_status_t sv_coll_nodes_all_to_all(selvage_coll_t *coll, const sv_coll_ca
         pair.is_send = true;
         pairs[2 * r + 1] = pair;
     }
-    selvage_status_t status = sv_coll_nodes_pairs(coll, pairs, 2 * size);
-    sv_free(pairs);
+    const selvage_status_t status = sv_coll_pairs_run_begin(run, coll, pairs, 2 * size);
+    run->blocks = pairs;
     return status;
 }

@@ -205,26 +205,22 @@ static void describe_reduce_scatter(const sv_coll_plan_t *plan, uint64_t row, sv
 
 /* --- all of them -------------------------------------------------------------------------------------------------- */
 
-selvage_status_t sv_coll_nodes_reduce(selvage_coll_t *coll, const sv_coll_call_t *call)
+void sv_coll_nodes_reduce(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_plan_t *plan_out)
 {
-    sv_coll_plan_t plan;
     const uint64_t bytes = call->count * selvage_type_bytes(call->type);
     /* One rank of a node has its sum as it is, unless it is multiplied first. */
     const bool collects = coll->dev.n > 1 || (call->flags & SV_COLL_PREMUL);
-    if (bytes == 0)
-        return SELVAGE_SUCCESS;
     if (call->call == SV_COLL_REDUCE_SCATTER) {
-        sv_coll_plan_begin_blocks(&plan, coll, call);
-        plan.describe = describe_reduce_scatter;
-        plan.collect = collects ? collect_blocks : NULL;
-        return sv_coll_plan_run(&plan);
+        sv_coll_plan_begin_blocks(plan_out, coll, call);
+        plan_out->describe = describe_reduce_scatter;
+        plan_out->collect = collects ? collect_blocks : NULL;
+        return;
     }
-    sv_coll_plan_begin(&plan, coll, call, bytes);
-    plan.collect = collects ? collect_vector : NULL;
-    plan.describe = call->call == SV_COLL_REDUCE ? describe_reduce : describe_all_reduce;
+    sv_coll_plan_begin(plan_out, coll, call, bytes);
+    plan_out->collect = collects ? collect_vector : NULL;
+    plan_out->describe = call->call == SV_COLL_REDUCE ? describe_reduce : describe_all_reduce;
     if (call->call == SV_COLL_REDUCE)
-        plan.spread = spread_to_root;
+        plan_out->spread = spread_to_root;
     else if (coll->dev.n > 1)
-        plan.spread = sv_coll_plan_spread_vector;
-    return sv_coll_plan_run(&plan);
+        plan_out->spread = sv_coll_plan_spread_vector;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * This file finds who is on which node, and makes the memory for what goes between nodes. A communicator owns tables.
- * An arena owns the slots of rails, with messages in pinned memory and chunks on the device: calls block and so take
- * turns. One thread at a time is inside.
+ * An arena owns the slots of rails, with messages in pinned memory and chunks on the device, and the queue of calls,
+ * which take turns with them. One thread at a time is inside.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
-#include "collective/coll_nodes.h"
+#include "collective/coll_nodes_run.h"
 #include "transfer/transfer_pool.h"
 
 enum {
@@ -58,6 +58,19 @@ static selvage_status_t fill_slot(sv_device_t *dev, sv_coll_rail_slot_t *slot, u
     return SV_DEVICE_CALL(dev, event_create, &slot->copied);
 }
 
+static selvage_status_t make_queue(sv_device_t *dev, sv_coll_queue_t **queue_out)
+{
+    sv_coll_queue_t *queue;
+    SV_TRY(sv_calloc(1, sizeof *queue, queue_out));
+    queue = *queue_out;
+    for (unsigned i = 0; i < SV_COLL_FLIGHTS; i++) {
+        SV_TRY(SV_DEVICE_CALL(dev, event_create, &queue->flight[i].begun));
+        SV_TRY(SV_DEVICE_CALL(dev, event_create, &queue->flight[i].gated));
+    }
+    SV_TRY(SV_DEVICE_CALL(dev, event_create, &queue->blocking.begun));
+    return SV_DEVICE_CALL(dev, event_create, &queue->cross);
+}
+
 static selvage_status_t fill_staging(sv_coll_arena_t *arena, sv_coll_staging_t *staging)
 {
     enum { SLOTS = SV_COLL_RAIL_SLOTS };
@@ -79,6 +92,7 @@ static selvage_status_t fill_staging(sv_coll_arena_t *arena, sv_coll_staging_t *
         SV_TRY(SV_DEVICE_CALL(dev, event_create, &staging->collected[i]));
     SV_TRY(SV_DEVICE_CALL(dev, stream_create, &staging->up_stream));
     SV_TRY(SV_DEVICE_CALL(dev, stream_create, &staging->down_stream));
+    SV_TRY(make_queue(dev, &staging->queue));
     return SV_DEVICE_CALL(dev, event_create, &staging->event);
 }
 
@@ -86,6 +100,20 @@ static void destroy_event(sv_device_t *dev, sv_event_t *event)
 {
     if (event)
         SV_DEVICE_CALL(dev, event_destroy, event);
+}
+
+static void free_queue(sv_device_t *dev, sv_coll_queue_t *queue)
+{
+    if (!queue)
+        return;
+    for (unsigned i = 0; i < SV_COLL_FLIGHTS; i++) {
+        destroy_event(dev, queue->flight[i].begun);
+        destroy_event(dev, queue->flight[i].gated);
+        sv_free(queue->flight[i].room);
+    }
+    destroy_event(dev, queue->blocking.begun);
+    destroy_event(dev, queue->cross);
+    sv_free(queue);
 }
 
 void sv_coll_staging_free(sv_coll_arena_t *arena)
@@ -99,6 +127,8 @@ void sv_coll_staging_free(sv_coll_arena_t *arena)
     if (staging->down_stream)
         SV_DEVICE_CALL(dev, stream_destroy, staging->down_stream);
     destroy_event(dev, staging->event);
+    free_queue(dev, staging->queue);
+    staging->queue = NULL;
     for (unsigned s = 0; s < SV_COLL_RAIL_SLOTS; s++) {
         destroy_event(dev, staging->up[s].copied);
         destroy_event(dev, staging->down[s].copied);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting, in calls of communicators that span nodes. Whatever is waited for, the engine goes on, an abort ends the
- * wait, and for other ranks the deadline does. It runs where the engine lives.
+ * Waiting, in calls of communicators that span nodes, by turns that return at once. An abort ends a wait, and for other
+ * ranks the deadline does. It runs where the engine lives.
  */
 #include "base/base_clock.h"
 #include "base/base_status.h"
@@ -26,31 +26,17 @@ static selvage_status_t report_broken(const selvage_coll_t *coll)
                           selvage_status_string(coll->comm->broken));
 }
 
-selvage_status_t sv_coll_stage_wait_stream(selvage_coll_t *coll, void *stream)
+selvage_status_t sv_coll_stage_test(selvage_coll_t *coll, sv_event_t *event)
 {
-    sv_device_t *dev = coll->comm->dev;
-    sv_event_t *event = coll->arena->staging->event;
-    sv_deadline_t deadline;
-    sv_deadline_begin(&deadline, coll->comm, 0); /* kernels have deadlines of their own */
-    SV_TRY(SV_DEVICE_CALL(dev, event_record, event, stream));
-    for (;;) {
-        selvage_status_t status = SV_DEVICE_CALL(dev, event_query, event);
-        if (status != SELVAGE_IN_PROGRESS)
-            return status;
-        if (is_stopped(coll))
-            return report_stopped();
-        if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
-            return report_broken(coll);
-    }
+    const selvage_status_t status = SV_DEVICE_CALL(coll->comm->dev, event_query, event);
+    if (status != SELVAGE_IN_PROGRESS)
+        return status;
+    if (is_stopped(coll))
+        return report_stopped();
+    return coll->comm->broken == SELVAGE_SUCCESS ? status : report_broken(coll);
 }
 
-selvage_status_t sv_coll_stage_wait(selvage_coll_t *coll)
-{
-    SV_TRY(sv_coll_stage_wait_stream(coll, coll->arena->stream));
-    return sv_coll_check(coll);
-}
-
-selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, sv_deadline_t *deadline, int rank)
+selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, bool is_over, int rank)
 {
     selvage_comm_t *comm = coll->comm;
     if (is_stopped(coll))
@@ -59,14 +45,13 @@ selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, sv_deadline_t *deadlin
     const selvage_status_t loss = sv_agree_loss(comm, &failed);
     if (loss != SELVAGE_SUCCESS)
         return sv_error(loss, "rank %d has failed: %s", failed, selvage_status_string(loss));
-    selvage_status_t status = sv_deadline_poll(deadline);
-    if (status == SELVAGE_ERR_TIMEOUT && rank == coll->rank)
-        return sv_error(status, "the ranks of this node did not do their part of a collective call for %g s",
-                        comm->timeout_s);
-    if (status == SELVAGE_ERR_TIMEOUT)
-        return sv_error(status, "rank %d (on another node) did not do its part of a collective call for %g s", rank,
-                        comm->timeout_s);
-    return status == SELVAGE_SUCCESS ? status : report_broken(coll);
+    if (is_over && rank == coll->rank)
+        return sv_error(SELVAGE_ERR_TIMEOUT, "the ranks of this node did not do their part of a collective call for "
+                        "%g s", comm->timeout_s);
+    if (is_over)
+        return sv_error(SELVAGE_ERR_TIMEOUT, "rank %d (on another node) did not do its part of a collective call for "
+                        "%g s", rank, comm->timeout_s);
+    return comm->broken == SELVAGE_SUCCESS ? SELVAGE_IN_PROGRESS : report_broken(coll);
 }
 
 bool sv_coll_stage_end(selvage_coll_t *coll, double timeout_s)

@@ -29,6 +29,10 @@ selvage_status_t sv_coll_operation_create(selvage_coll_t *coll, const void *scal
                                           selvage_scalar_t where, selvage_op_t *op_out);
 selvage_status_t sv_coll_operation_destroy(selvage_coll_t *coll, selvage_op_t op);
 
+/* coll_launch.c: whether call i of a group is the first one on a stream that is not that of call 0; of many streams
+   some are named twice. */
+bool sv_coll_is_new_stream(const sv_coll_call_t *calls, unsigned i);
+
 /* coll_work.c: the piece of work of a call that is no send or receive. */
 void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_work_t *work_out);
 /* Those of a round of messages, of which one may be NULL: one piece if both go the same way, else two. */

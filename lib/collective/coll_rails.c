@@ -19,32 +19,20 @@
  * order. Where there are no more rows than slots, nothing waits for a slot: kernels wait for other ranks' launches
  * only, which all come, and one stream has copies and kernels.
  *
- * The arena owns the slots; one call at a time is in them. It runs where the engine lives.
+ * Nothing here waits: who has a call under way drives it (coll_nodes_run.c). The arena owns the slots; one call at a
+ * time is in them. It runs where the engine lives.
  */
 #include <math.h>
 
 #include "base/base_status.h"
-#include "collective/coll_nodes.h"
+#include "collective/coll_nodes_run.h"
 #include "collective/coll_parts.h"
 #include "kernels/coll_pass_host.h"
 
 enum { SLOTS = SV_COLL_RAIL_SLOTS, AHEAD = SV_COLL_RAIL_AHEAD, CHUNK_UNIT = 256 };
 _Static_assert(AHEAD <= 2 * SLOTS, "else rows may wait for each other");
 
-/* A call under way. */
-typedef struct rails_run {
-    const sv_coll_plan_t *plan;
-    selvage_coll_t *coll;
-    sv_coll_staging_t *staging;
-    uint64_t collects, spreads;    /* rows whose kernels were enqueued */
-    uint64_t up_begin, down_begin; /* rows before these are through up and down */
-    uint64_t down_end;             /* rows from there have not begun down */
-    bool moved;                    /* in this turn */
-    int awaited;                   /* a rank that is waited for */
-    bool is_short;                 /* each slot is used once: copies go with the kernels, on their stream */
-} rails_run_t;
-
-static sv_device_t *device_of(const rails_run_t *run)
+static sv_device_t *device_of(const sv_coll_rails_t *run)
 {
     return run->coll->comm->dev;
 }
@@ -158,33 +146,34 @@ uint8_t *sv_coll_plan_received(const sv_coll_plan_t *plan, uint64_t row)
 /* --- up ----------------------------------------------------------------------------------------------------------- */
 
 /* Whether the slot's last copy is complete. A kernel before it may have failed, and then it is worth nothing. */
-static selvage_status_t poll_copy(const rails_run_t *run, const sv_coll_rail_slot_t *slot)
+static selvage_status_t poll_copy(const sv_coll_rails_t *run, const sv_coll_rail_slot_t *slot)
 {
     SV_TRY(SV_DEVICE_CALL(device_of(run), event_query, slot->copied));
     return sv_coll_check(run->coll);
 }
 
-static selvage_status_t take_rail_piece(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t *message, int rank)
+static selvage_status_t take_rail_piece(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message,
+                                        int rank)
 {
     return sv_coll_taking_start(run->coll, &slot->taking, run->plan->call, message, slot->row.at, slot->row.bytes, rank,
                                 slot->tags);
 }
 
-static selvage_status_t send_rail_piece(const rails_run_t *run, sv_coll_rail_slot_t *slot, const uint8_t *message,
+static selvage_status_t send_rail_piece(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, const uint8_t *message,
                                         int rank)
 {
     return sv_coll_sending_start(run->coll, &slot->sending[slot->nsendings++], message, rank, slot->tags);
 }
 
 /* A rank that this one waits for; the oldest row's counts. */
-static void note_awaited(rails_run_t *run, int rank)
+static void note_awaited(sv_coll_rails_t *run, int rank)
 {
     if (run->awaited < 0)
         run->awaited = rank;
 }
 
 /* SUCCESS: all of them have taken it. */
-static selvage_status_t drive_rail_pieces(rails_run_t *run, sv_coll_rail_slot_t *slot)
+static selvage_status_t drive_rail_pieces(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
 {
     unsigned taken = 0;
     for (unsigned i = 0; i < slot->nsendings; i++) {
@@ -202,7 +191,7 @@ static selvage_status_t drive_rail_pieces(rails_run_t *run, sv_coll_rail_slot_t 
 }
 
 /* The row's kernels are enqueued: its own share is copied after them, and a sum may come meanwhile. */
-static selvage_status_t begin_up(rails_run_t *run, uint64_t row)
+static selvage_status_t begin_up(sv_coll_rails_t *run, uint64_t row)
 {
     sv_coll_rail_slot_t *slot = &run->staging->up[row % SLOTS];
     sv_device_t *dev = device_of(run);
@@ -229,7 +218,7 @@ static selvage_status_t begin_up(rails_run_t *run, uint64_t row)
 }
 
 /* Adds a message to what there is, in its place: what there is comes first. */
-static void add_share(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t *message, bool is_last)
+static void add_share(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message, bool is_last)
 {
     const sv_coll_call_t *call = run->plan->call;
     const unsigned divisor = is_last && (call->flags & SV_COLL_DIVIDE) ? (unsigned)run->coll->size : 0;
@@ -240,7 +229,7 @@ static void add_share(const rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t
 }
 
 /* The shares of all nodes, in their order; while one comes, the sum so far is in another message. */
-static selvage_status_t add_all_shares(rails_run_t *run, sv_coll_rail_slot_t *slot)
+static selvage_status_t add_all_shares(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
 {
     const int mine = run->coll->node_set->mine, end = run->coll->node_set->nnodes;
     for (; slot->node < end; slot->node++) {
@@ -262,7 +251,7 @@ static selvage_status_t add_all_shares(rails_run_t *run, sv_coll_rail_slot_t *sl
 }
 
 /* SUCCESS: the state is the next one. */
-static selvage_status_t step_up(rails_run_t *run, sv_coll_rail_slot_t *slot)
+static selvage_status_t step_up(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
 {
     const sv_coll_row_t *what = &slot->row;
     switch (slot->state) {
@@ -300,7 +289,7 @@ static selvage_status_t step_up(rails_run_t *run, sv_coll_rail_slot_t *slot)
 /* --- down --------------------------------------------------------------------------------------------------------- */
 
 /* Its slot is free: of the row that had it before, everything is done, on the device too. */
-static selvage_status_t may_begin_down(const rails_run_t *run, uint64_t row)
+static selvage_status_t may_begin_down(const sv_coll_rails_t *run, uint64_t row)
 {
     if (row >= run->down_begin + SLOTS)
         return SELVAGE_IN_PROGRESS;
@@ -311,7 +300,7 @@ static selvage_status_t may_begin_down(const rails_run_t *run, uint64_t row)
     return SV_DEVICE_CALL(device_of(run), event_query, run->staging->spread[row % SLOTS]);
 }
 
-static selvage_status_t begin_down(rails_run_t *run, uint64_t row)
+static selvage_status_t begin_down(sv_coll_rails_t *run, uint64_t row)
 {
     sv_coll_rail_slot_t *slot = &run->staging->down[row % SLOTS];
     sv_coll_row_t *what = &slot->row;
@@ -326,7 +315,8 @@ static selvage_status_t begin_down(rails_run_t *run, uint64_t row)
 }
 
 /* SUCCESS: the result is there, in that message. */
-static selvage_status_t find_result(rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row, uint8_t **message_out)
+static selvage_status_t find_result(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint64_t row,
+                                    uint8_t **message_out)
 {
     sv_coll_rail_slot_t *above = &run->staging->up[row % SLOTS];
     if (slot->row.source >= 0) {
@@ -339,7 +329,7 @@ static selvage_status_t find_result(rails_run_t *run, sv_coll_rail_slot_t *slot,
 }
 
 /* The result, as this rank's message: its head says who sent it. */
-static selvage_status_t pass_on(rails_run_t *run, sv_coll_rail_slot_t *slot, uint8_t *message)
+static selvage_status_t pass_on(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message)
 {
     const sv_coll_row_t *what = &slot->row;
     const sv_coll_node_set_t *node_set = run->coll->node_set;
@@ -355,7 +345,7 @@ static selvage_status_t pass_on(rails_run_t *run, sv_coll_rail_slot_t *slot, uin
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t step_down(rails_run_t *run, sv_coll_rail_slot_t *slot, uint64_t row)
+static selvage_status_t step_down(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint64_t row)
 {
     const sv_coll_row_t *what = &slot->row;
     sv_device_t *dev = device_of(run);
@@ -396,13 +386,13 @@ static selvage_status_t step_down(rails_run_t *run, sv_coll_rail_slot_t *slot, u
 /* --- kernels of the node ------------------------------------------------------------------------------------------ */
 
 /* The work of a row has room in the FIFO: waiting for it there, this rank would not go on with others' messages. */
-static bool may_launch(const rails_run_t *run)
+static bool may_launch(const sv_coll_rails_t *run)
 {
     return sv_coll_fifo_has_room(run->coll->arena, 2 * (unsigned)run->plan->rails);
 }
 
 /* Its kernels, in an order that all ranks of the node keep; then the row is up. */
-static selvage_status_t try_collect(rails_run_t *run)
+static selvage_status_t try_collect(sv_coll_rails_t *run)
 {
     const sv_coll_plan_t *plan = run->plan;
     const uint64_t row = run->collects;
@@ -423,13 +413,13 @@ static selvage_status_t try_collect(rails_run_t *run)
 }
 
 /* The order of kernels: collect as far ahead as may be, then by turns. */
-static bool is_spread_next(const rails_run_t *run)
+static bool is_spread_next(const sv_coll_rails_t *run)
 {
     return run->spreads < run->plan->rows &&
            (run->collects == run->plan->rows || run->collects == run->spreads + AHEAD);
 }
 
-static selvage_status_t try_spread(rails_run_t *run)
+static selvage_status_t try_spread(sv_coll_rails_t *run)
 {
     const uint64_t row = run->spreads;
     const sv_coll_rail_slot_t *slot = &run->staging->down[row % SLOTS];
@@ -448,13 +438,13 @@ static selvage_status_t try_spread(rails_run_t *run)
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
 /* Notes what has happened: progress, or an error. */
-static selvage_status_t note_step(rails_run_t *run, selvage_status_t status)
+static selvage_status_t note_step(sv_coll_rails_t *run, selvage_status_t status)
 {
     run->moved |= status == SELVAGE_SUCCESS;
     return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
 }
 
-static selvage_status_t drive_slots(rails_run_t *run)
+static selvage_status_t drive_slots(sv_coll_rails_t *run)
 {
     for (uint64_t row = run->up_begin; row < run->collects; row++)
         SV_TRY(note_step(run, step_up(run, &run->staging->up[row % SLOTS])));
@@ -468,7 +458,7 @@ static selvage_status_t drive_slots(rails_run_t *run)
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t drive_rows(rails_run_t *run)
+static selvage_status_t drive_rows(sv_coll_rails_t *run)
 {
     selvage_status_t status;
     /* 1. Kernels, as far as slots and their order allow. */
@@ -490,27 +480,24 @@ static selvage_status_t drive_rows(rails_run_t *run)
     return drive_slots(run);
 }
 
-static bool is_through(const rails_run_t *run)
+static bool is_through(const sv_coll_rails_t *run)
 {
     const uint64_t rows = run->plan->rows;
     return run->up_begin == rows && run->down_begin == rows && (!run->plan->spread || run->spreads == rows);
 }
 
-selvage_status_t sv_coll_plan_run(const sv_coll_plan_t *plan)
+void sv_coll_rails_begin(sv_coll_rails_t *run, const sv_coll_plan_t *plan)
 {
-    selvage_coll_t *coll = plan->coll;
-    rails_run_t run = {.plan = plan, .coll = coll, .staging = coll->arena->staging,
-                       .is_short = plan->rows <= SLOTS};
-    sv_deadline_t deadline;
-    sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
-    for (unsigned turn = 1; !is_through(&run); turn++) {
-        run.moved = false;
-        run.awaited = -1;
-        SV_TRY(drive_rows(&run));
-        if (run.moved)
-            sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
-        if (!run.moved || turn % SV_COLL_TURNS == 0)
-            SV_TRY(sv_coll_stage_turn(coll, &deadline, run.awaited < 0 ? coll->rank : run.awaited));
-    }
-    return sv_coll_stage_wait(coll);
+    *run = (sv_coll_rails_t){.plan = plan, .coll = plan->coll, .staging = plan->coll->arena->staging,
+                             .is_short = plan->rows <= SLOTS};
+}
+
+selvage_status_t sv_coll_rails_step(sv_coll_rails_t *run)
+{
+    run->moved = false;
+    run->awaited = -1;
+    if (is_through(run))
+        return SELVAGE_SUCCESS;
+    SV_TRY(drive_rows(run));
+    return is_through(run) ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }

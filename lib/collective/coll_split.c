@@ -82,6 +82,7 @@ static selvage_status_t run_split(void *arg)
 selvage_status_t sv_coll_split(selvage_coll_t *coll, int color, int key, selvage_coll_t **coll_out)
 {
     split_task_t call = {.coll = coll, .color = color, .key = key};
+    sv_coll_queue_wait(coll->arena);
     SV_TRY(sv_comm_run(coll->comm, run_split, &call));
     *coll_out = call.part;
     return SELVAGE_SUCCESS;

@@ -160,6 +160,7 @@ fail:
 selvage_status_t sv_coll_register(selvage_coll_t *coll, void *ptr, size_t bytes, selvage_window_t **window_out)
 {
     window_task_t call = {.coll = coll, .ptr = ptr, .bytes = bytes};
+    sv_coll_queue_wait(coll->arena);
     SV_TRY(sv_comm_run(coll->comm, run_window_register, &call));
     *window_out = call.window;
     return SELVAGE_SUCCESS;
@@ -186,6 +187,7 @@ selvage_status_t sv_coll_unregister(selvage_window_t *window)
         return status;
     if (window->coll) {
         window_task_t call = {.coll = window->coll, .window = window};
+        sv_coll_queue_wait(window->arena);
         sv_coll_arena_drain(window->arena);
         status = sv_comm_run(window->coll->comm, run_window_unregister, &call);
     }

@@ -132,6 +132,8 @@ static bool poll_all(selvage_comm_t *comm, bool control)
         comm->exchanges_ops->poison(comm, status);
         __atomic_store_n(&comm->broken, status, __ATOMIC_RELAXED);
     }
+    if (comm->arena)
+        moved |= comm->arena_ops->poll(comm->arena);
     return comm->exchanges_ops->poll(comm) || moved;
 }
 
@@ -147,7 +149,7 @@ static unsigned comm_idle_us(void *arg)
 {
     enum { MESSAGES_US = 5000, EXCHANGES_US = 1000000 };
     selvage_comm_t *comm = arg;
-    if (!comm->exchanges_ops->is_idle(comm) ||
+    if (!comm->exchanges_ops->is_idle(comm) || (comm->arena && !comm->arena_ops->is_idle(comm->arena)) ||
         (messages_of(comm) && !comm->messages_ops->is_idle(messages_of(comm))))
         return 0;
     return messages_of(comm) || comm->config.wire == SV_CONFIG_WIRE_UCX ? MESSAGES_US : EXCHANGES_US;
@@ -247,6 +249,15 @@ void sv_deadline_begin(sv_deadline_t *deadline, selvage_comm_t *comm, double tim
     deadline->backoff.oversubscribed = comm->topology.oversubscribed || comm->topology.size == 0;
 }
 
+selvage_status_t sv_deadline_check(const sv_deadline_t *deadline)
+{
+    if (deadline->comm->broken != SELVAGE_SUCCESS)
+        return deadline->comm->broken;
+    const bool is_over =
+        deadline->timeout_s > 0 && (double)(sv_clock_ns() - deadline->since_ns) > deadline->timeout_s * 1e9;
+    return is_over ? SELVAGE_ERR_TIMEOUT : SELVAGE_SUCCESS;
+}
+
 selvage_status_t sv_deadline_poll(sv_deadline_t *deadline)
 {
     if (poll_all(deadline->comm, true)) {
@@ -257,9 +268,24 @@ selvage_status_t sv_deadline_poll(sv_deadline_t *deadline)
     if (deadline->comm->broken != SELVAGE_SUCCESS)
         return deadline->comm->broken;
     sv_backoff(&deadline->backoff);
-    if (deadline->timeout_s > 0 && (double)(sv_clock_ns() - deadline->since_ns) > deadline->timeout_s * 1e9)
-        return SELVAGE_ERR_TIMEOUT;
-    return SELVAGE_SUCCESS;
+    return sv_deadline_check(deadline);
+}
+
+/* Collective calls that were enqueued are through, or have failed, or do not come to an end in time. */
+static void settle_arena(selvage_comm_t *comm, double timeout_s)
+{
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, comm, timeout_s);
+    while (comm->arena && !comm->arena_ops->is_idle(comm->arena)) {
+        const selvage_status_t status = sv_deadline_poll(&deadline);
+        if (status == SELVAGE_ERR_TIMEOUT || comm->detached)
+            return;
+    }
+}
+
+void sv_comm_settle(selvage_comm_t *comm)
+{
+    settle_arena(comm, 0);
 }
 
 static void report_leftovers(selvage_comm_t *comm, const char *when)
@@ -278,7 +304,7 @@ static void report_leftovers(selvage_comm_t *comm, const char *when)
 static void release_arena(selvage_comm_t *comm, bool parted)
 {
     if (comm->arena)
-        comm->arena_release(comm->arena, parted);
+        comm->arena_ops->release(comm->arena, parted);
     comm->arena = NULL;
 }
 
@@ -326,12 +352,15 @@ static void leave_neighbours(void *arg)
         return;
     uint64_t no_arena = comm->arena == NULL; /* the minimum of all: whether no rank has one */
     double timeout_s = comm->timeout_s > 0 && comm->timeout_s < DESTROY_TIMEOUT_S ? comm->timeout_s : DESTROY_TIMEOUT_S;
+    settle_arena(comm, timeout_s);
+    if (comm->arena)
+        comm->arena_ops->end(comm->arena, SELVAGE_ERR_STATE);
     disconnect_messages(comm, timeout_s);
     if (sv_agree(comm, "selvage_comm_destroy", 0, SELVAGE_SUCCESS, &no_arena, timeout_s) != SELVAGE_SUCCESS)
         return;
     if (!no_arena) { /* device memory is freed once no peer has it mapped */
         uint64_t unused = 0;
-        selvage_status_t status = comm->arena ? comm->arena_unmap(comm->arena) : SELVAGE_SUCCESS;
+        selvage_status_t status = comm->arena ? comm->arena_ops->unmap(comm->arena) : SELVAGE_SUCCESS;
         if (sv_agree(comm, "selvage_comm_destroy: collectives", 0, status, &unused, timeout_s) == SELVAGE_SUCCESS)
             release_arena(comm, true);
     }
@@ -369,6 +398,8 @@ static void detach_comm(void *arg)
     comm->exchanges_ops->detach(comm, status);
     if (messages_of(comm))
         comm->messages_ops->detach(messages_of(comm));
+    if (comm->arena)
+        comm->arena_ops->end(comm->arena, status);
     comm->broken = status;
     comm->detached = true;
 }

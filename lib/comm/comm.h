@@ -94,6 +94,17 @@ typedef struct sv_messages_ops {
     void (*release)(struct sv_message_engine *engine, bool all_drained);
 } sv_messages_ops_t;
 
+/* What a communicator calls its collectives for, where the engine lives. */
+typedef struct sv_arena_ops {
+    /* Advances calls between nodes that were enqueued; whether anything moved. is_idle: there are none. */
+    bool (*poll)(struct sv_coll_arena *arena);
+    bool (*is_idle)(const struct sv_coll_arena *arena);
+    /* No more is to come, of the wire or of time: calls that are under way fail, and their streams go on. */
+    void (*end)(struct sv_coll_arena *arena, selvage_status_t status);
+    selvage_status_t (*unmap)(struct sv_coll_arena *arena); /* unmaps peers' memory, before an agreement */
+    void (*release)(struct sv_coll_arena *arena, bool parted); /* frees all if parted, else what no peer uses */
+} sv_arena_ops_t;
+
 struct selvage_comm {
     sv_config_t config;
     sv_fault_t fault;
@@ -115,8 +126,7 @@ struct selvage_comm {
     const sv_exchange_set_ops_t *exchanges_ops;
     /* What collectives have mapped on this node, or NULL, and how it ends (collective/coll_arena.c). */
     struct sv_coll_arena *arena;
-    selvage_status_t (*arena_unmap)(struct sv_coll_arena *arena); /* unmaps peers' memory, before an agreement */
-    void (*arena_release)(struct sv_coll_arena *arena, bool parted); /* frees all if parted, else what no peer uses */
+    const sv_arena_ops_t *arena_ops;
     struct sv_message_engine *_Atomic messages; /* NULL before the first message; released by who made it */
     const sv_messages_ops_t *messages_ops;
     bool messages_undrained;                    /* at destroying: kernels of some rank's sends may still store */
@@ -142,6 +152,9 @@ void sv_comm_destroy(selvage_comm_t *comm);
 
 /* Advances control messages and every active exchange once; returns whether anything moved. Engine thread only. */
 bool sv_comm_poll(void *comm);
+/* Before a gathering that is none of collectives' own: drives those that were enqueued until they are through or have
+   failed, since they gather by the same messages. Engine thread only. */
+void sv_comm_settle(selvage_comm_t *comm);
 /* Fills the topology: nodes, who shares a GPU, what lies next to it. Collective, and agreed on. See comm_locality.c. */
 selvage_status_t sv_comm_locate(selvage_comm_t *comm);
 /* ERR_MISMATCH, which names the setting, unless all ranks have those alike that they need alike. Collective. */
@@ -166,6 +179,8 @@ typedef struct sv_deadline {
 
 void sv_deadline_begin(sv_deadline_t *deadline, selvage_comm_t *comm, double timeout_s);
 selvage_status_t sv_deadline_poll(sv_deadline_t *deadline);
+/* The same without driving anything or backing off: for who is driven himself. */
+selvage_status_t sv_deadline_check(const sv_deadline_t *deadline);
 
 /* Binds the calling thread to the communicator for the log and for call faults. */
 static inline void sv_comm_bind(const selvage_comm_t *comm)

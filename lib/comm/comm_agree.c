@@ -279,6 +279,7 @@ static selvage_status_t name_other_call(selvage_comm_t *comm, const char *what, 
 selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, selvage_status_t status,
                           uint64_t value[SV_AGREE_USER], double timeout_s)
 {
+    sv_comm_settle(comm);
     if (comm->broken != SELVAGE_SUCCESS)
         send_failure(comm, 0, status != SELVAGE_SUCCESS ? status : comm->broken);
     if (comm->broken != SELVAGE_SUCCESS)

@@ -23,15 +23,6 @@
 enum { LAST_WORD = 1 }; /* in place of a call */
 enum { COPIES = 2 };    /* of each item in a message: all of them, then all of them again */
 
-/* One gathering under way. */
-typedef struct gather {
-    sv_team_t *team;
-    const char *what;
-    double timeout_s;
-    sv_wire_request_t in, out;
-    bool in_open, out_open;
-} gather_t;
-
 selvage_status_t sv_team_init(sv_team_t *team, selvage_comm_t *comm, int size)
 {
     *team = (sv_team_t){.comm = comm, .size = size};
@@ -84,62 +75,72 @@ static const sv_gather_item_t *find_copy(const sv_team_t *team, size_t at, size_
     return NULL;
 }
 
-static selvage_status_t await_gather(gather_t *g, sv_wire_request_t *request, bool *open, size_t *bytes_out, int peer)
+/* Whether a message is through; IN_PROGRESS as long as it may still be waited for. */
+static selvage_status_t test_message(sv_gather_round_t *g, sv_wire_request_t *request, bool *open, size_t *bytes_out,
+                                     int peer)
 {
     selvage_comm_t *comm = g->team->comm;
-    sv_deadline_t deadline;
-    sv_deadline_begin(&deadline, comm, g->timeout_s);
-    for (;;) {
-        selvage_status_t status = sv_wire_test(comm->wire, request, bytes_out);
-        *open = status != SELVAGE_SUCCESS;
-        if (status != SELVAGE_IN_PROGRESS)
-            return status;
-        /* Partner: sv_coll_abort(). */
-        if (g->team->stop && __atomic_load_n(g->team->stop, __ATOMIC_ACQUIRE))
-            return sv_error_quiet(SELVAGE_ERR_ABORTED, "%s: aborted", g->what);
-        int failed = -1;
-        const selvage_status_t loss = sv_agree_loss(comm, &failed);
-        if (g->team->stop && loss != SELVAGE_SUCCESS) /* a call that moves data: who failed has failed in one, too */
-            return sv_error(loss, "%s: rank %d has failed: %s", g->what, failed, selvage_status_string(loss));
-        if (loss != SELVAGE_SUCCESS)
-            return sv_error(SELVAGE_ERR_PEER, "%s: rank %d failed in another call", g->what, failed);
-        status = sv_deadline_poll(&deadline);
-        if (status == SELVAGE_ERR_TIMEOUT)
-            return sv_error(status, "%s: no word from rank %d for %g s: it did not call it, or waits for another rank "
-                            "itself", g->what, peer, g->timeout_s);
-        SV_TRY(status);
-    }
+    selvage_status_t status = sv_wire_test(comm->wire, request, bytes_out);
+    *open = status != SELVAGE_SUCCESS;
+    if (status != SELVAGE_IN_PROGRESS)
+        return status;
+    /* Partner: sv_coll_abort(). */
+    if (g->team->stop && __atomic_load_n(g->team->stop, __ATOMIC_ACQUIRE))
+        return sv_error_quiet(SELVAGE_ERR_ABORTED, "%s: aborted", g->what);
+    int failed = -1;
+    const selvage_status_t loss = sv_agree_loss(comm, &failed);
+    if (g->team->stop && loss != SELVAGE_SUCCESS) /* a call that moves data: who failed has failed in one, too */
+        return sv_error(loss, "%s: rank %d has failed: %s", g->what, failed, selvage_status_string(loss));
+    if (loss != SELVAGE_SUCCESS)
+        return sv_error(SELVAGE_ERR_PEER, "%s: rank %d failed in another call", g->what, failed);
+    if (g->is_over)
+        return sv_error(SELVAGE_ERR_TIMEOUT, "%s: no word from rank %d for %g s: it did not call it, or waits for "
+                        "another rank itself", g->what, peer, g->timeout_s);
+    return comm->broken == SELVAGE_SUCCESS ? SELVAGE_IN_PROGRESS : comm->broken;
 }
 
-/*
- * One round: sends these items to the rank `known` below, and gets as many from the rank `known` above. Item i of them
- * was written by the rank authors + i above; if authors is 0, all by the rank that sends them.
- */
-static selvage_status_t exchange_items(gather_t *g, int64_t known, const sv_gather_item_t *items, size_t count,
-                                       int64_t authors, sv_gather_item_t *items_out)
+static size_t room_bytes(const sv_team_t *team) /* for whatever call a message is in */
+{
+    return ((size_t)team->size + 1) / 2 * COPIES * sizeof *team->in;
+}
+
+static selvage_status_t post_items(sv_gather_round_t *g)
 {
     sv_team_t *team = g->team;
-    sv_wire_t *wire = team->comm->wire;
-    int above = rank_at(team, known), below = rank_at(team, -known);
-    const size_t bytes = COPIES * count * sizeof *team->in;
-    const size_t room = ((size_t)team->size + 1) / 2 * COPIES * sizeof *team->in; /* for whatever call it is in */
-    size_t arrived = 0;
+    SV_TRY(sv_wire_recv(team->comm->wire, SV_WIRE_SETUP, team->in, room_bytes(team), rank_at(team, g->known),
+                        SV_GATHER_TAG, &g->in));
+    g->in_open = true;
+    return SELVAGE_SUCCESS;
+}
+
+/* Begins a round: sends these items to the rank `known` below, and will get as many from the rank `known` above. */
+static selvage_status_t begin_round(sv_gather_round_t *g, const sv_gather_item_t *items, size_t count)
+{
+    sv_team_t *team = g->team;
     for (size_t i = 0; i < COPIES * count; i++)
         team->out[i] = items[i % count];
-    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, room, above, SV_GATHER_TAG, &g->in));
-    g->in_open = true;
-    SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, team->out, bytes, below, SV_GATHER_TAG, &g->out));
+    g->taken = false;
+    SV_TRY(post_items(g));
+    SV_TRY(sv_wire_send(team->comm->wire, SV_WIRE_SETUP, team->out, COPIES * count * sizeof *team->in,
+                        rank_at(team, -g->known), SV_GATHER_TAG, &g->out));
     g->out_open = true;
-    SV_TRY(await_gather(g, &g->in, &g->in_open, &arrived, above));
-    /* Drops messages of a communicator that failed before this one was made, which nobody has received. MPI may have
-       given this one the other's context. */
-    while (arrived >= sizeof *team->in && team->in->nonce != team->comm->nonce &&
-           team->in->check == check_item(team->in, above)) {
-        SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, room, above, SV_GATHER_TAG, &g->in));
-        g->in_open = true;
-        SV_TRY(await_gather(g, &g->in, &g->in_open, &arrived, above));
-    }
-    /* A last word has come in place of the items, or the items. */
+    return SELVAGE_SUCCESS;
+}
+
+/* A message of a communicator that failed before this one was made, which nobody has received. MPI may have given this
+   one the other's context. */
+static bool is_of_another(const sv_team_t *team, size_t arrived, int source)
+{
+    return arrived >= sizeof *team->in && team->in->nonce != team->comm->nonce &&
+           team->in->check == check_item(team->in, source);
+}
+
+/* What has come: items, or a last word in place of them. */
+static selvage_status_t take_items(sv_gather_round_t *g, size_t arrived, size_t count, int64_t authors,
+                                   sv_gather_item_t *items_out)
+{
+    const sv_team_t *team = g->team;
+    const int above = rank_at(team, g->known);
     const sv_gather_item_t *word = find_copy(team, 0, 1, arrived, above);
     if (word && word->call == LAST_WORD) {
         const selvage_status_t status = sv_status_of_error(word->status);
@@ -148,13 +149,49 @@ static selvage_status_t exchange_items(gather_t *g, int64_t known, const sv_gath
     for (size_t i = 0; i < count; i++) {
         const int author = authors ? rank_at(team, authors + (int64_t)i) : above;
         const sv_gather_item_t *item = find_copy(team, i, count, arrived, author);
-        if (!item && arrived != bytes)
+        if (!item && arrived != COPIES * count * sizeof *team->in)
             return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", g->what, above);
         if (!item)
             return sv_error(SELVAGE_ERR_CHECKSUM, "%s: rank %d sent a note that does not verify", g->what, above);
         items_out[i] = *item;
     }
-    return await_gather(g, &g->out, &g->out_open, NULL, below);
+    g->taken = true;
+    return SELVAGE_SUCCESS;
+}
+
+/* A turn of a round. Item i that comes was written by the rank authors + i above; if authors is 0, all by the rank that
+   sends them. */
+static selvage_status_t step_round(sv_gather_round_t *g, size_t count, int64_t authors, sv_gather_item_t *items_out)
+{
+    if (!g->taken) {
+        const int above = rank_at(g->team, g->known);
+        size_t arrived = 0;
+        SV_TRY(test_message(g, &g->in, &g->in_open, &arrived, above));
+        if (is_of_another(g->team, arrived, above)) {
+            SV_TRY(post_items(g));
+            return SELVAGE_IN_PROGRESS;
+        }
+        SV_TRY(take_items(g, arrived, count, authors, items_out));
+    }
+    return test_message(g, &g->out, &g->out_open, NULL, rank_at(g->team, -g->known));
+}
+
+static selvage_status_t exchange_items(sv_gather_round_t *g, const sv_gather_item_t *items, size_t count,
+                                       int64_t authors, sv_gather_item_t *items_out)
+{
+    sv_deadline_t deadline;
+    bool taken = false;
+    SV_TRY(begin_round(g, items, count));
+    sv_deadline_begin(&deadline, g->team->comm, g->timeout_s);
+    for (;;) {
+        const selvage_status_t status = step_round(g, count, authors, items_out);
+        if (status != SELVAGE_IN_PROGRESS)
+            return status;
+        if (g->taken != taken)
+            sv_deadline_begin(&deadline, g->team->comm, g->timeout_s);
+        taken = g->taken;
+        g->is_over = sv_deadline_poll(&deadline) == SELVAGE_ERR_TIMEOUT; /* the next turn says so */
+    }
 }
 
 /* Tells all who will ever wait for this rank in this team. Returns whether the wire is done with the memory. */
@@ -177,7 +214,7 @@ static bool send_abort_item(sv_team_t *team, selvage_status_t status)
 }
 
 /* Sets items aside that the wire may still read or write. Gatherings after that only send. */
-static void abort_gather(gather_t *g, selvage_status_t status)
+static void abort_gather(sv_gather_round_t *g, selvage_status_t status)
 {
     sv_team_t *team = g->team;
     sv_wire_t *wire = team->comm->wire;
@@ -213,7 +250,7 @@ static void seal_item(const sv_team_t *team, sv_gather_item_t *item, const char 
 selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
                            double timeout_s)
 {
-    gather_t g = {.team = team, .what = what, .timeout_s = timeout_s};
+    sv_gather_round_t g = {.team = team, .what = what, .timeout_s = timeout_s};
     if (team->comm->broken != SELVAGE_SUCCESS)
         return refuse_gather(team, what, status);
     team->items->status = status;
@@ -221,7 +258,8 @@ selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selv
     for (int64_t known = 1; known < team->size; known *= 2) {
         /* `known` items are in hand, and afterwards twice as many, or all. */
         const size_t count = (size_t)(known < team->size - known ? known : team->size - known);
-        selvage_status_t wire_status = exchange_items(&g, known, team->items, count, known, &team->items[known]);
+        g.known = known;
+        selvage_status_t wire_status = exchange_items(&g, team->items, count, known, &team->items[known]);
         if (wire_status == SELVAGE_SUCCESS)
             continue;
         abort_gather(&g, wire_status);
@@ -244,29 +282,49 @@ selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selv
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_gather_compare(sv_team_t *team, const char *what, uint64_t key, uint64_t digest, bool *same_out,
-                                   double timeout_s)
+enum { LEAST, MOST }; /* of a comparison's item */
+
+void sv_gather_compare_begin(sv_gather_round_t *round, sv_team_t *team, const char *what, uint64_t key, uint64_t digest,
+                             double timeout_s)
 {
-    enum { LEAST, MOST };
-    gather_t g = {.team = team, .what = what, .timeout_s = timeout_s};
-    sv_gather_item_t item = {.value = {[LEAST] = digest, [MOST] = digest}}, other;
-    if (team->comm->broken != SELVAGE_SUCCESS)
-        return refuse_gather(team, what, SELVAGE_SUCCESS);
-    for (int64_t known = 1; known < team->size; known *= 2) {
-        seal_item(team, &item, what, key);
-        selvage_status_t status = exchange_items(&g, known, &item, 1, 0, &other);
-        if (status == SELVAGE_SUCCESS && other.call != item.call)
-            status = sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", what,
-                              rank_at(team, known));
+    *round = (sv_gather_round_t){.team = team, .what = what, .key = key, .timeout_s = timeout_s, .known = 1,
+                                 .item.value = {[LEAST] = digest, [MOST] = digest}};
+}
+
+/* A turn of a comparison's round, which is begun if it was not. */
+static selvage_status_t step_comparison(sv_gather_round_t *round)
+{
+    if (!round->in_open && !round->out_open) {
+        seal_item(round->team, &round->item, round->what, round->key);
+        SV_TRY(begin_round(round, &round->item, 1));
+    }
+    SV_TRY(step_round(round, 1, 0, &round->other));
+    if (round->other.call != round->item.call)
+        return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", round->what,
+                        rank_at(round->team, round->known));
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_gather_compare_step(sv_gather_round_t *round, bool is_over, bool *same_out)
+{
+    sv_gather_item_t *item = &round->item;
+    round->is_over = is_over;
+    const sv_gather_item_t *other = &round->other;
+    if (round->team->comm->broken != SELVAGE_SUCCESS && !round->in_open && !round->out_open)
+        return refuse_gather(round->team, round->what, SELVAGE_SUCCESS);
+    for (; round->known < round->team->size; round->known *= 2) {
+        const selvage_status_t status = step_comparison(round);
+        if (status == SELVAGE_IN_PROGRESS)
+            return status;
         if (status != SELVAGE_SUCCESS) {
-            abort_gather(&g, status);
+            abort_gather(round, status);
             return status;
         }
-        if (other.value[LEAST] < item.value[LEAST])
-            item.value[LEAST] = other.value[LEAST];
-        if (other.value[MOST] > item.value[MOST])
-            item.value[MOST] = other.value[MOST];
+        if (other->value[LEAST] < item->value[LEAST])
+            item->value[LEAST] = other->value[LEAST];
+        if (other->value[MOST] > item->value[MOST])
+            item->value[MOST] = other->value[MOST];
     }
-    *same_out = item.value[LEAST] == item.value[MOST];
+    *same_out = item->value[LEAST] == item->value[MOST];
     return SELVAGE_SUCCESS;
 }

@@ -47,13 +47,29 @@ const sv_gather_item_t *sv_gather_item_of(const sv_team_t *team, int rank);
 selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
                            double timeout_s);
 
+/* A gathering, or a comparison, and its round that is under way. */
+typedef struct sv_gather_round {
+    sv_team_t *team;
+    const char *what;
+    uint64_t key;
+    double timeout_s;
+    bool is_over;              /* the deadline has passed since anything moved */
+    int64_t known;             /* ranks from here on whose items are in hand; more of them: something has moved */
+    sv_wire_request_t in, out;
+    bool in_open, out_open;
+    bool taken;                /* what came in this round is in hand */
+    sv_gather_item_t item, other; /* of a comparison: the own one, and what came */
+} sv_gather_round_t;
+
 /*
  * Whether all ranks of the team bring the same digest: the same answer on all of them. By dissemination as sv_agree()
  * has it, of the least and the greatest: ceil(log2 n) messages of one item each way, however many ranks there are. It
- * is a barrier, too. Errors are those of sv_gather(), with which it takes turns on the wire in the order of the calls;
+ * is a barrier, too. Nothing waits: after _begin(), _step() is called until it is not IN_PROGRESS, and told when the
+ * deadline is over. Errors are those of sv_gather(), with which it takes turns on the wire in the order of the calls;
  * but ranks that are in another call break the communicator.
  */
-selvage_status_t sv_gather_compare(sv_team_t *team, const char *what, uint64_t key, uint64_t digest, bool *same_out,
-                                   double timeout_s);
+void sv_gather_compare_begin(sv_gather_round_t *round, sv_team_t *team, const char *what, uint64_t key, uint64_t digest,
+                             double timeout_s);
+selvage_status_t sv_gather_compare_step(sv_gather_round_t *round, bool is_over, bool *same_out);
 
 #endif

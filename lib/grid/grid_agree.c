@@ -96,6 +96,7 @@ selvage_status_t sv_grid_gather_nodes(const char *call, sv_team_t *team, int *no
     selvage_comm_t *comm = team->comm;
     uint64_t unused = 0;
     int count = 0;
+    sv_comm_settle(comm);
     sv_gather_item_begin(team)->value[0] = (uint64_t)comm->topology.node_ranks[0];
     selvage_status_t status = sv_gather(team, call, SV_GRID_AGREE_NODES, SELVAGE_SUCCESS, comm->timeout_s);
     /* From the lowest rank of each node to numbers from 0. */

@@ -156,8 +156,8 @@ static void test_rows(void)
         }
 }
 
-/* The bits of sums that depend on the order are the same on all ranks, once more the same, and by either way and in
-   chunks of either size. */
+/* The bits of sums that depend on the order are the same on all ranks, once more the same, and by either way, in chunks
+   of either size, and whoever drives them. */
 static void run_same(local_rank_t *self)
 {
     job_t *job = self->arg;
@@ -525,9 +525,10 @@ static void run(int size, int ranks_per_node, void (*body)(local_rank_t *self), 
 
 static void run_all_same(void)
 {
-    for (int way = 0; way < 4; way++) {
+    static const char *const ways[] = {"", "COLL_INTERNODE=chain", "PROGRESS=thread"};
+    for (int way = 0; way < 6; way++) {
         job_t job = {.chunk_bytes = way % 2 ? TINY_CHUNK : 0};
-        local_ranks_env(way < 2 ? "" : "COLL_INTERNODE=chain");
+        local_ranks_env(ways[way / 2]);
         local_ranks_run(&(local_run_t){.size = 5, .ranks_per_node = 2, .body = run_same, .arg = &job});
     }
 }

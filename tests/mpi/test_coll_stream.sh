@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Collectives between virtual nodes in a stream, without and with a progress thread, by both wires. A rank that is
+# stopped for 2 s comes back, and all goes on. One that is stopped, or makes no call, for longer than the deadline is an
+# error by name on every rank, and no rank hangs. Wire and device calls that fail: nothing is wrong in silence.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+top_builddir=${top_builddir:-.}
+driver=$top_builddir/tests/mpi/coll_stream
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+[ -x "$driver" ] || { echo "SKIP: $driver is not built"; exit 77; }
+runs=0 failed=0
+export SELVAGE_RANKS_PER_NODE=2 SELVAGE_PROGRESS=thread
+
+fail() {
+    echo "FAIL: $*"
+    cat "$work/out" "$work/err" | grep -v '^ *-[0-9]' | head -n 40 | cut -c 1-300 | sed 's/^/    /'
+    failed=$((failed + 1))
+}
+if [ -n "${TEST_GPUS:-}" ] && [ "$TEST_GPUS" -lt 4 ]; then echo "SKIP: four ranks need four GPUs"; exit 77; fi
+
+launch() { bash "$top_srcdir/scripts/run-mpi" -n 4 -t 120 "$driver" "$@" >"$work/out" 2>"$work/err"; }
+# ended TIMES TEXT WHAT: so many ranks say that, by an extended regular expression, and none that anything was wrong
+ended() {
+    runs=$((runs + 1))
+    [ "$(grep -cE -- "^rank [0-3]: $2" "$work/out")" -eq "$1" ] || fail "$3: not $1 times '$2'"
+    if grep -E '^rank [0-3]: ' "$work/out" | grep -qv ', 0 wrong'; then fail "$3: wrong results"; fi
+}
+pid_of() { sed -n "s/^rank $1 pid \([0-9]*\) is reducing\$/\1/p" "$work/out"; }
+# stopped SECONDS ARGUMENT...: rank 1 is stopped for so long, soon after it has begun.
+stopped() {
+    local seconds=$1 job pid=
+    shift
+    launch "$@" &
+    job=$!
+    for _ in $(seq 300); do
+        pid=$(pid_of 1)
+        [ -z "$pid" ] || break
+        sleep 0.1
+    done
+    sleep 0.5
+    kill -STOP "$pid" && sleep "$seconds" && kill -CONT "$pid"
+    wait "$job"
+}
+
+SELVAGE_PROGRESS=inline launch 0.5 && ended 4 SELVAGE_SUCCESS inline
+for wire in mpi ucx; do
+    SELVAGE_WIRE=$wire launch 0.5
+    if [ $wire = ucx ] && grep -q 'built without UCX\|no UCX' "$work/err"; then continue; fi
+    ended 4 SELVAGE_SUCCESS "$wire"
+done
+SELVAGE_TIMEOUT_S=30 stopped 2 3
+ended 4 SELVAGE_SUCCESS "stopped for 2 s"
+SELVAGE_TIMEOUT_S=1 stopped 4 8
+ended 4 'SELVAGE_ERR_.*: .*rank [0-3]' "stopped for 4 s, with a deadline of 1 s"
+SELVAGE_TIMEOUT_S=1 launch 2 3
+ended 4 'SELVAGE_ERR_TIMEOUT .*rank [0-3]' "rank 3 makes no call"
+grep -q '^rank [0-2]: .*no word from rank 3 for 1 s' "$work/out" || fail "nobody names rank 3, which makes no call"
+for fault in wire=200 wire=900+ device=300 device=1000+; do
+    SELVAGE_TIMEOUT_S=2 SELVAGE_FAULT=$fault,rank=2 launch 0.5
+    runs=$((runs + 1))
+    if grep -E '^rank [0-3]: ' "$work/out" | grep -qv ', 0 wrong'; then fail "$fault: wrong results"; fi
+    grep -qE '^rank [0-3]: |comm_create: |coll_create: ' "$work/out" || fail "$fault: no end"
+done
+echo "test_coll_stream: $runs runs, $failed failed"
+[ "$failed" -eq 0 ]
