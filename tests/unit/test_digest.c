@@ -112,12 +112,30 @@ static void test_finish_is_never_zero(void)
     CHECK_EQ(sv_digest_finish(42, 42), 1);
 }
 
+/* Of any length and from any byte, many words at once sum up to what they do one by one. */
+static void test_wide_is_word_by_word(void)
+{
+    const uint64_t key = 0x123456789abcdef1u;
+    fill(&vectors[2]);
+    for (unsigned from = 0; from < 9; from += 3) {
+        uint64_t sum = 0;
+        for (unsigned bytes = 0; bytes < 1500; bytes++) {
+            const unsigned whole = bytes / 8 * 8; /* the words before are in the sum */
+            const uint64_t rest = sv_digest_sum(key, 5 + whole / 8, payload + from + whole, bytes - whole);
+            CHECK_EQ(sv_digest_sum(key, 5, payload + from, bytes), sum + rest);
+            if (bytes % 8 == 7)
+                sum += sv_digest_sum(key, 5 + whole / 8, payload + from + whole, 8);
+        }
+    }
+}
+
 int main(void)
 {
     test_vectors();
     test_salt_is_computed();
     test_key_depends_on_everything();
     test_splits_add_up();
+    test_wide_is_word_by_word();
     test_every_bit_counts();
     test_places_count();
     test_finish_is_never_zero();
