@@ -65,7 +65,7 @@ enum : unsigned { TURNS = 2, RECORD_WORDS = 8, NUMBER_WORD = 1, DIGEST_WORD = 7,
 #if defined(SELVAGE_DEVICE_SOFT)
 enum : unsigned { AHEAD_BYTES = 1 << 16 };
 #else
-enum : unsigned { AHEAD_BYTES = 64 };
+enum : unsigned { AHEAD_BYTES = 16 };
 #endif
 
 SELVAGE_DEVICE_FN uint64_t key_of(const selvage_device_packet_t &packet, uint64_t number)
