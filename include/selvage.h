@@ -7,7 +7,8 @@
  * - names are `selvage_<object>_<verb>`; handles are opaque structs made by `create`/`register`/`open` and freed by
  *   `destroy`/`unregister`/`close`, which accept NULL;
  * - calls that can fail return #selvage_status_t, and write their outputs (last in the list) only on success;
- * - parameter structs begin with `struct_size` and are started from their `_INIT` macro; zero means "default";
+ * - parameter structs begin with `struct_size` and are started from their `_INIT` macro, or by their `_init()` function
+ *   in C++; zero means "default";
  * - streams are the device's native handles as `void *`; NULL is the legacy default stream;
  * - one thread at a time per communicator, but for messages.
  */

@@ -88,8 +88,16 @@ typedef struct selvage_coll_params {
 /** Initialiser: `selvage_coll_params_t p = {SELVAGE_COLL_PARAMS_INIT};` */
 #define SELVAGE_COLL_PARAMS_INIT .struct_size = sizeof(selvage_coll_params_t)
 
+/** @brief The same as a function, which serves in any C++: parameters that are all default. Local. */
+static inline selvage_coll_params_t selvage_coll_params_init(void)
+{
+    selvage_coll_params_t started = SELVAGE_ZEROED_(selvage_coll_params_t);
+    started.struct_size = sizeof started;
+    return started;
+}
+
 /** What a collective communicator has done, and holds. */
-typedef struct selvage_coll_stats {
+typedef struct selvage_coll_counters { /* not the name of a function, which hides it in C++ */
     size_t struct_size;      /**< sizeof of this struct, set by SELVAGE_COLL_STATS_INIT */
     uint64_t arena_bytes;    /**< device memory of this rank's arena, shared with its splits; 0 for one rank */
     uint64_t calls;          /**< collectives enqueued */
@@ -104,6 +112,14 @@ typedef struct selvage_coll_stats {
 
 /** Initialiser: `selvage_coll_stats_t s = {SELVAGE_COLL_STATS_INIT};` */
 #define SELVAGE_COLL_STATS_INIT .struct_size = sizeof(selvage_coll_stats_t)
+
+/** @brief The same as a function, which serves in any C++: an empty struct to be filled. Local. */
+static inline selvage_coll_stats_t selvage_coll_stats_init(void)
+{
+    selvage_coll_stats_t started = SELVAGE_ZEROED_(selvage_coll_stats_t);
+    started.struct_size = sizeof started;
+    return started;
+}
 
 /**
  * @brief Makes a communicator of collectives over all ranks of @p comm.

@@ -59,6 +59,14 @@ typedef struct selvage_comm_params {
 /** Initialiser: `selvage_comm_params_t p = {SELVAGE_COMM_PARAMS_INIT};` */
 #define SELVAGE_COMM_PARAMS_INIT .struct_size = sizeof(selvage_comm_params_t)
 
+/** @brief The same as a function, which serves in any C++: parameters that are all default. Local. */
+static inline selvage_comm_params_t selvage_comm_params_init(void)
+{
+    selvage_comm_params_t started = SELVAGE_ZEROED_(selvage_comm_params_t);
+    started.struct_size = sizeof started;
+    return started;
+}
+
 /**
  * @brief Wraps @p mpi_comm. Reads the SELVAGE_ variables, opens the device, finds out who shares the node.
  *

@@ -91,6 +91,14 @@ typedef struct selvage_device_info {
 /** Initialiser: `selvage_device_info_t i = {SELVAGE_DEVICE_INFO_INIT};` */
 #define SELVAGE_DEVICE_INFO_INIT .struct_size = sizeof(selvage_device_info_t)
 
+/** @brief The same as a function, which serves in any C++: an empty struct to be filled. Local. */
+static inline selvage_device_info_t selvage_device_info_init(void)
+{
+    selvage_device_info_t started = SELVAGE_ZEROED_(selvage_device_info_t);
+    started.struct_size = sizeof started;
+    return started;
+}
+
 /**
  * @brief Tells which device it is.
  * @param[in,out] info  struct_size says how much the caller knows; at most that much is written

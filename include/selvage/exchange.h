@@ -58,6 +58,14 @@ typedef struct selvage_exchange_params {
 /** Initialiser: `selvage_exchange_params_t p = {SELVAGE_EXCHANGE_PARAMS_INIT};` */
 #define SELVAGE_EXCHANGE_PARAMS_INIT .struct_size = sizeof(selvage_exchange_params_t)
 
+/** @brief The same as a function, which serves in any C++: parameters that are all default. Local. */
+static inline selvage_exchange_params_t selvage_exchange_params_init(void)
+{
+    selvage_exchange_params_t started = SELVAGE_ZEROED_(selvage_exchange_params_t);
+    started.struct_size = sizeof started;
+    return started;
+}
+
 /**
  * @brief Makes an empty exchange. Local; does not block; one thread at a time per communicator.
  *

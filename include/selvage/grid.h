@@ -58,6 +58,14 @@ typedef struct selvage_grid_params {
 /** Initialiser: `selvage_grid_params_t p = {SELVAGE_GRID_PARAMS_INIT, .ndims = 3};` */
 #define SELVAGE_GRID_PARAMS_INIT .struct_size = sizeof(selvage_grid_params_t)
 
+/** @brief The same as a function, which serves in any C++: parameters that are all default. Local. */
+static inline selvage_grid_params_t selvage_grid_params_init(void)
+{
+    selvage_grid_params_t started = SELVAGE_ZEROED_(selvage_grid_params_t);
+    started.struct_size = sizeof started;
+    return started;
+}
+
 /**
  * @brief Cuts a domain into one block per rank of @p comm.
  *
@@ -111,6 +119,14 @@ typedef struct selvage_grid_info {
 
 /** Initialiser: `selvage_grid_info_t i = {SELVAGE_GRID_INFO_INIT};` */
 #define SELVAGE_GRID_INFO_INIT .struct_size = sizeof(selvage_grid_info_t)
+
+/** @brief The same as a function, which serves in any C++: an empty struct to be filled. Local. */
+static inline selvage_grid_info_t selvage_grid_info_init(void)
+{
+    selvage_grid_info_t started = SELVAGE_ZEROED_(selvage_grid_info_t);
+    started.struct_size = sizeof started;
+    return started;
+}
 
 /**
  * @brief Tells what a grid is like. Local.

@@ -92,6 +92,14 @@ typedef struct selvage_field {
 /** Initialiser: `selvage_field_t f = {SELVAGE_FIELD_INIT, .data = u, .element_bytes = 8, ...};` */
 #define SELVAGE_FIELD_INIT .struct_size = sizeof(selvage_field_t)
 
+/** @brief The same as a function, which serves in any C++: a field that is all zero. Local. */
+static inline selvage_field_t selvage_field_init(void)
+{
+    selvage_field_t started = SELVAGE_ZEROED_(selvage_field_t);
+    started.struct_size = sizeof started;
+    return started;
+}
+
 /** Which neighbours take part. */
 typedef enum selvage_halo_shape {
     SELVAGE_HALO_DEFAULT = 0, /**< faces only */
@@ -116,6 +124,14 @@ typedef struct selvage_halo_params {
 
 /** Initialiser: `selvage_halo_params_t p = {SELVAGE_HALO_PARAMS_INIT, .shape = SELVAGE_HALO_FULL};` */
 #define SELVAGE_HALO_PARAMS_INIT .struct_size = sizeof(selvage_halo_params_t)
+
+/** @brief The same as a function, which serves in any C++: parameters that are all default. Local. */
+static inline selvage_halo_params_t selvage_halo_params_init(void)
+{
+    selvage_halo_params_t started = SELVAGE_ZEROED_(selvage_halo_params_t);
+    started.struct_size = sizeof started;
+    return started;
+}
 
 /**
  * @brief Makes the halo exchange of some fields, ready to be started.
@@ -183,6 +199,14 @@ typedef struct selvage_halo_info {
 
 /** Initialiser: `selvage_halo_info_t i = {SELVAGE_HALO_INFO_INIT};` */
 #define SELVAGE_HALO_INFO_INIT .struct_size = sizeof(selvage_halo_info_t)
+
+/** @brief The same as a function, which serves in any C++: an empty struct to be filled. Local. */
+static inline selvage_halo_info_t selvage_halo_info_init(void)
+{
+    selvage_halo_info_t started = SELVAGE_ZEROED_(selvage_halo_info_t);
+    started.struct_size = sizeof started;
+    return started;
+}
 
 /** @brief Tells what a halo moves. Local. @return ERR_ARGUMENT */
 selvage_status_t selvage_halo_describe(const selvage_halo_t *halo, selvage_halo_info_t *info);

@@ -60,6 +60,14 @@ typedef struct selvage_stats {
 /** Initialiser: `selvage_stats_t s = {SELVAGE_STATS_INIT};` */
 #define SELVAGE_STATS_INIT .struct_size = sizeof(selvage_stats_t)
 
+/** @brief The same as a function, which serves in any C++: an empty struct to be filled. Local. */
+static inline selvage_stats_t selvage_stats_init(void)
+{
+    selvage_stats_t started = SELVAGE_ZEROED_(selvage_stats_t);
+    started.struct_size = sizeof started;
+    return started;
+}
+
 /**
  * @brief Copies the counters. Local; does not block.
  * @param[in,out] stats  struct_size says how much the caller knows; at most that much is written

@@ -6,6 +6,13 @@
 #ifndef SELVAGE_STATUS_H
 #define SELVAGE_STATUS_H
 
+/* What a struct begins with that is all zero, without a warning in any C and C++. Of these headers. */
+#ifdef __cplusplus
+#define SELVAGE_ZEROED_(type) type()
+#else
+#define SELVAGE_ZEROED_(type) {0}
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -32,6 +32,7 @@ for header in "$top_srcdir"/include/selvage/*.h; do
     {
         grep '^[a-z]' "$header" | grep -oE '\bselvage_[a-z0-9_]+\(' | tr -d '(' | sort -u |
             comm -12 - "$dir/map" | sed 's/$/()/'
+        sed -n 's/^static inline .*\b\(selvage_[a-z_]*_init\)(void)$/\1()/p' "$header"
         sed -n 's/^SELVAGE_DEVICE_FN .*\b\(selvage_[a-z0-9_]*\)(.*/\1()/p' "$header"
         sed -n 's/^} \(selvage_[a-z0-9_]*_t\);$/\1/p; s/^typedef void (\*\(selvage_[a-z0-9_]*_t\)).*/\1/p
                 s/^typedef [a-z0-9_ ]* \(selvage_[a-z0-9_]*_t\);$/\1/p' "$header"
