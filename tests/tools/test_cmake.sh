@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The CMake package, in a folder other than the one that was configured: a project in C, and one in Fortran where that
-# module is built, are configured, built and run. Another version, or a component that is not there, is refused.
+# The CMake package, in a folder other than the one that was configured: projects in C and in C++, and one in Fortran
+# where that module is built, are configured, built and run. Another version, or a component that is not
+# there, is refused.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=$(cd "${top_builddir:-.}" && pwd)
@@ -28,7 +29,7 @@ cp "$top_builddir"/SelvageConfig*.cmake "$libdir/cmake/Selvage" || exit 1
 for file in "$top_builddir"/.libs/libselvage.so* "$top_builddir"/.libs/libselvage_fortran.so*; do
     [ ! -e "$file" ] || ln -s "$file" "$libdir"
 done
-for file in "$top_srcdir"/include/selvage "$top_srcdir"/include/selvage.h; do ln -s "$file" "$includedir"; done
+for file in "$top_srcdir"/include/selvage{,.h,.hpp}; do ln -s "$file" "$includedir"; done
 [ ! -e "$top_builddir/fortran/selvage.mod" ] || ln -s "$top_builddir/fortran/selvage.mod" "$libdir/fortran"
 
 sanitizer=${SANITIZER:+-fsanitize=$SANITIZER}
@@ -40,7 +41,7 @@ project() {
         "find_package(Selvage $3 REQUIRED)" "add_executable(program $5)" "target_link_libraries(program $4)" \
         >"$dir/$1/CMakeLists.txt"
     cmake -S "$dir/$1" -B "$dir/$1/build" -DSelvage_DIR="$libdir/cmake/Selvage" -DCMAKE_C_FLAGS="$sanitizer" \
-        -DCMAKE_Fortran_FLAGS="$sanitizer" >"$dir/log" 2>&1
+        -DCMAKE_CXX_FLAGS="$sanitizer" -DCMAKE_Fortran_FLAGS="$sanitizer" >"$dir/log" 2>&1
 }
 # builds NAME LANGUAGE PACKAGE LIBRARY FILE: ... builds it, and it tells the version.
 builds() {
@@ -50,8 +51,11 @@ builds() {
 }
 printf '#include <selvage.h>\n#include <stdio.h>\nint main(void) { puts(selvage_version(0, 0, 0)); return 0; }\n' \
     >"$dir/user.c"
+printf '#include <selvage.hpp>\n#include <cstdio>\nint main()\n{\n    selvage::device soft("soft");\n%s}\n' \
+    '    std::printf("%s %s\n", soft.name(), selvage_version(nullptr, nullptr, nullptr));' >"$dir/user.cc"
 printf 'program user\n  use selvage\n  print *, selvage_version()\nend program\n' >"$dir/user.f90"
 builds c C "$(cut -d. -f1,2 "$top_srcdir/VERSION")" Selvage::selvage user.c
+builds cxx CXX "" Selvage::selvage user.cc
 if [ -e "$libdir/fortran/selvage.mod" ]; then
     builds fortran Fortran "COMPONENTS Fortran" Selvage::fortran user.f90
 fi
@@ -59,5 +63,5 @@ for package in 99 0.0.1 "COMPONENTS Cobol"; do
     ! project refused C "$package" Selvage::selvage user.c || fail "not refused: $package"
     rm -rf "$dir/refused"
 done
-[ "$failed" -eq 0 ] && echo "projects in C and Fortran find the package and are right"
+[ "$failed" -eq 0 ] && echo "projects in C, C++ and Fortran find the package and are right"
 exit "$failed"
