@@ -1,19 +1,84 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See coll_pass_host.h. Compiled for the host alone: a pass with one lane. */
+/*
+ * See coll_pass_host.h. Compiled for the host alone: a pass with one lane. That takes a word of many types at a time
+ * (0.7 GB/s on one core). Plain sums of numbers that the processor has itself go by whole lines of 64 bytes before, and
+ * give the same bits.
+ */
 #include "kernels/coll_pass_host.h"
 
 #include "kernels/coll_pass.h"
 
+namespace {
+
+enum : unsigned { LINE_BYTES = 64 };
+const uint32_t NAN_32 = 0x7fc00000; /* as coll_types.h has it */
+const uint64_t NAN_64 = 0x7ff8000000000000u;
+
+/* Lines lie anywhere in memory. A template would forget that of its arguments. */
+typedef float float_line __attribute__((vector_size(LINE_BYTES), aligned(1), may_alias));
+typedef double double_line __attribute__((vector_size(LINE_BYTES), aligned(1), may_alias));
+typedef uint32_t word_line __attribute__((vector_size(LINE_BYTES), aligned(1), may_alias));
+typedef uint64_t long_line __attribute__((vector_size(LINE_BYTES), aligned(1), may_alias));
+
+/* Whole lines of sum, beginning at its first byte; how many bytes these are. Integers wrap. */
+#define ADD_INTEGERS(NAME, LINE)                                                                                       \
+    uint64_t NAME(uint8_t *sum, const uint8_t *first, uint64_t bytes)                                                  \
+    {                                                                                                                  \
+        const uint64_t whole = bytes / LINE_BYTES * LINE_BYTES;                                                        \
+        for (uint64_t at = 0; at < whole; at += LINE_BYTES) {                                                          \
+            LINE *const to = reinterpret_cast<LINE *>(sum + at);                                                       \
+            *to = *reinterpret_cast<const LINE *>(first + at) + *to;                                                   \
+        }                                                                                                              \
+        return whole;                                                                                                  \
+    }
+
+/* The same. A NaN is the one of coll_types.h, whatever the processor makes of two. */
+#define ADD_FLOATS(NAME, LINE, BITS, NAN_BITS)                                                                         \
+    uint64_t NAME(uint8_t *sum, const uint8_t *first, uint64_t bytes)                                                  \
+    {                                                                                                                  \
+        const uint64_t whole = bytes / LINE_BYTES * LINE_BYTES;                                                        \
+        const BITS nan = BITS{} + (NAN_BITS);                                                                          \
+        for (uint64_t at = 0; at < whole; at += LINE_BYTES) {                                                          \
+            const LINE value =                                                                                         \
+                *reinterpret_cast<const LINE *>(first + at) + *reinterpret_cast<const LINE *>(sum + at);               \
+            const BITS numbers = reinterpret_cast<BITS>(value == value);                                               \
+            *reinterpret_cast<BITS *>(sum + at) = (reinterpret_cast<BITS>(value) & numbers) | (nan & ~numbers);        \
+        }                                                                                                              \
+        return whole;                                                                                                  \
+    }
+
+ADD_INTEGERS(add_words, word_line)
+ADD_INTEGERS(add_long_words, long_line)
+ADD_FLOATS(add_floats, float_line, word_line, NAN_32)
+ADD_FLOATS(add_doubles, double_line, long_line, NAN_64)
+
+uint64_t add_lines(uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type)
+{
+    switch (type) {
+    case SV_COLL_FLOAT32: return add_floats(sum, first, bytes);
+    case SV_COLL_FLOAT64: return add_doubles(sum, first, bytes);
+    case SV_COLL_INT32: case SV_COLL_UINT32: return add_words(sum, first, bytes);
+    case SV_COLL_INT64: case SV_COLL_UINT64: return add_long_words(sum, first, bytes);
+    default: return 0;
+    }
+}
+
+} // namespace
+
 extern "C" void sv_coll_pass_host(uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,
                                   unsigned divisor)
 {
+    const uint64_t added = op == SV_COLL_SUM && divisor == 0 ? add_lines(sum, first, bytes, type) : 0;
     sv_coll_pass_t pass = {};
-    pass.src[0] = first;
-    pass.src[1] = sum;
-    pass.dst[0] = sum;
+
+    if (added == bytes)
+        return;
+    pass.src[0] = first + added;
+    pass.src[1] = sum + added;
+    pass.dst[0] = sum + added;
     pass.nsrc = 2;
     pass.ndst = 1;
-    pass.bytes = bytes;
+    pass.bytes = bytes - added;
     pass.type = static_cast<uint8_t>(type);
     pass.op = static_cast<uint8_t>(sv_coll_op_of(type, op));
     pass.divisor = static_cast<uint16_t>(divisor);

@@ -11,6 +11,7 @@
 #include "fixtures/check.h"
 #include "fixtures/coll_entry.h"
 #include "fixtures/coll_numbers.h"
+#include "kernels/coll_pass_host.h"
 #include "kernels/kernels.h"
 
 enum { PAIRS = 1 << 16, ROOM = PAIRS * 8, GUARD = 32, SMALL = 1536, CASES = 3000, PAGE = 1 << 16 };
@@ -287,6 +288,24 @@ static void test_words(void)
     CHECK_EQ(coll_entry_type_bytes(0), 0);
 }
 
+/* The host sums lines of some types at once: as it does one element at a time, from any element and of any number. */
+static void test_host_lines(void)
+{
+    for (unsigned type = SELVAGE_INT8; type <= SELVAGE_FLOAT64; type++) {
+        const unsigned bytes = (unsigned)coll_entry_type_bytes(type);
+        for (unsigned run = 0; run < 60; run++) {
+            const unsigned count = pick(SMALL / 2 / bytes), from = pick(9) * bytes, op = run % 5 ? ops[0] : ops[run % 4];
+            fill(left, type, SMALL / bytes);
+            fill(right, type, SMALL / bytes);
+            memcpy(result, right, SMALL);
+            sv_coll_pass_host(result + from, left + from, (uint64_t)count * bytes, type, op, 0);
+            for (unsigned i = 0; i < count; i++)
+                sv_coll_pass_host(right + from + i * bytes, left + from + i * bytes, bytes, type, op, 0);
+            CHECK(memcmp(result, right, SMALL) == 0);
+        }
+    }
+}
+
 int main(void)
 {
     test_all_pairs_of_8_bits();
@@ -297,5 +316,6 @@ int main(void)
     test_random_passes();
     test_every_alignment();
     test_nothing_beside_is_touched();
+    test_host_lines();
     return check_report("test_coll_types");
 }
