@@ -294,7 +294,8 @@ static void test_host_lines(void)
     for (unsigned type = SELVAGE_INT8; type <= SELVAGE_FLOAT64; type++) {
         const unsigned bytes = (unsigned)coll_entry_type_bytes(type);
         for (unsigned run = 0; run < 60; run++) {
-            const unsigned count = pick(SMALL / 2 / bytes), from = pick(9) * bytes, op = run % 5 ? ops[0] : ops[run % 4];
+            const unsigned count = pick(SMALL / 2 / bytes), from = pick(9) * bytes;
+            const unsigned op = run % 5 ? ops[0] : ops[run % 4];
             fill(left, type, SMALL / bytes);
             fill(right, type, SMALL / bytes);
             memcpy(result, right, SMALL);
