@@ -331,12 +331,17 @@ SELVAGE_DEVICE_FN void selvage_outgoing_close(const selvage_device_exchange_t &h
     const total all = count_part(out.scratch, out.number, out.parts, sum, moved);
     if (!all.last || breaks_places(h, out, true, all.moved))
         return;
-    if (h.checks) {
-        store_system(reinterpret_cast<uint64_t *>(out.record) + DIGEST_WORD, finish(out.key, all.sum));
-        /* Partner: wait_for() of a receiver that looks ahead, for which this is a hint, and the digest a proof. */
-        store_system(reinterpret_cast<uint64_t *>(out.record) + NUMBER_WORD, out.number);
-    }
+    uint64_t *const record = reinterpret_cast<uint64_t *>(out.record);
+    if (h.checks)
+        store_system(record + DIGEST_WORD, finish(out.key, all.sum));
+    /* Partner: wait_for() of a receiver that looks ahead, for which this is a hint, and the digest a proof. Of parts it
+       comes after the fence: where the receiver is through, others may open the next epoch but one, and what
+       count_part() has cleared comes before that. */
+    if (h.checks && out.parts == 1)
+        store_system(record + NUMBER_WORD, out.number);
     release_system(); /* once for all, and the order among them matters to nobody */
+    if (h.checks && out.parts > 1)
+        store_system(record + NUMBER_WORD, out.number);
     store_system(&out.scratch->epoch, out.number);
     /* Partner: wait_for() in selvage_incoming_await(), or the library's pull, of the receiver. */
     store_system(reinterpret_cast<uint64_t *>(out.record + ARRIVED_AT), word_of(out.number, 1));
@@ -529,7 +534,9 @@ SELVAGE_DEVICE_FN bool selvage_incoming_close(const selvage_device_exchange_t &h
             bad = true;
             fail(h, SELVAGE_DEVICE_DAMAGED, false, in.index, in.number, in.expected, found, record_ok);
         } else if (all.last) {
-            if (in.parts > 1) /* what count_part() has cleared, and the loads of the other parts, come before */
+            /* What count_part() has cleared, and the loads of the other parts, come before; and loads of which there is
+               no sum. */
+            if (in.parts > 1 || !h.checks)
                 release_system();
             store_system(&in.scratch->epoch, in.number);
             /* The loads of this coop are complete: their sum was compared. Partner: wait_for() in

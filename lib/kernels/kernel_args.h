@@ -410,8 +410,8 @@ enum { SV_BATCH_STICKY = 8, SV_BATCH_UNLESS_FAILED = 16, /* nothing is done if t
        SV_BATCH_GRANTS = 128,    /* the same: gives leave for what comes straight to its place */
        SV_BATCH_UNHEARD = 256    /* of a push: no host of this rank waits for verdicts or credit of this epoch */ };
 
-/* In the count of a word beside a record in device memory, and in the attempt of that record: its sender pushed with
-   SV_BATCH_UNHEARD. */
+/* In the count of a word beside a record in device memory, and in the attempt of that record, with its epoch
+   (batch_unheard()): its sender pushed with SV_BATCH_UNHEARD. */
 enum { SV_WORD_UNHEARD = 1 << 23, SV_ATTEMPT_UNHEARD = 1 << 7 };
 
 /* record, unless NULL, is copied to record_to (both aligned to 8 bytes) before the word is released. */

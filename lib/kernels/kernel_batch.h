@@ -97,6 +97,13 @@ SV_DEV_FN uint64_t batch_word(uint64_t epoch, uint32_t attempt, uint32_t count)
     return (epoch & 0xffffffffu) << 32 | static_cast<uint64_t>(attempt & 0xff) << 24 | count;
 }
 
+/* What a record has in the place of an attempt if no host of its sender waits for verdict or credit. A slot's last
+   record has another epoch, so that its byte is not taken for this one's. */
+SV_DEV_FN uint32_t batch_unheard(uint64_t epoch)
+{
+    return SV_ATTEMPT_UNHEARD | static_cast<uint32_t>(epoch & (SV_ATTEMPT_UNHEARD - 1));
+}
+
 /*
  * Whether a word says what epoch and attempt wait for: at least so many segments, and at least one. A later attempt
  * counts, too. The receiver asked again while the push waited for its credit, and the request has overwritten that.

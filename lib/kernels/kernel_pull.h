@@ -77,16 +77,21 @@ SV_DEV_FN batch_found pull_await_apart(const sv_batch_arg_t &arg, const sv_pull_
 /* What came beside the payload: one thread, after that has come. Only a word in device memory is looked at again:
    others are far, and do not say. */
 template <typename MOVE>
-SV_DEV_FN record_words pull_look(const sv_batch_arg_t &arg, const sv_pull_item_t &item, uint64_t slot, bool ahead)
+SV_DEV_FN record_words pull_look(const sv_batch_arg_t &arg, const sv_pull_item_t &item, uint64_t epoch, uint64_t slot,
+                                 bool ahead)
 {
     record_words seen = {};
 
     if (!(arg.flags & SV_DIGEST_NONE))
         seen = record_load(item.record + slot * item.record_stride);
-    if (!MOVE::ROOMY || ahead) /* there is no word yet, and the record says it in the same place */
+    if (!MOVE::ROOMY)
         return seen;
-    seen.word[0] &= ~PULL_UNHEARD;
-    if (item.record_seen && (sv_dev_load_u64(pull_word(item, slot)) & SV_WORD_UNHEARD))
+    /* Looking ahead there is no word yet. The record says it, with its epoch: this word of it may be an older one's. */
+    const bool unheard = ahead ? seen.word[0] >> 56 == batch_unheard(epoch)
+                               : item.record_seen && (sv_dev_load_u64(pull_word(item, slot)) & SV_WORD_UNHEARD);
+    if (seen.word[0] & PULL_UNHEARD)
+        seen.word[0] &= ~(uint64_t{0xff} << 56);
+    if (unheard)
         seen.word[0] |= PULL_UNHEARD;
     return seen;
 }
@@ -139,7 +144,7 @@ SV_DEV_FN void pull_accept(const sv_batch_arg_t &arg, const sv_pull_item_t &item
     const uint64_t leave = batch_word(now.epoch + item.nslots, 0, 1);
     const bool unheard = MOVE::ROOMY && (seen.word[0] & PULL_UNHEARD) != 0;
 
-    if (!NUMBER::BY_HOST && unheard && item.credit_device) {
+    if (!NUMBER::BY_HOST && unheard && item.credit_device && !(arg.flags & SV_DIGEST_NONE)) {
         /* Nobody hears of what was stored here, so nothing is fenced. All loads from the slot are complete: their sum
            was compared. Partner: batch_await() of the sender's push, whose stores come after it. */
         sv_dev_store_ahead(item.credit_device, leave);
@@ -186,7 +191,7 @@ SV_DEV_FN bool pull_end(const sv_batch_arg_t &arg, const sv_pull_item_t &item, b
     if (!total.last)
         return false;
     if (!looked && here)
-        seen = pull_look<MOVE>(arg, item, slot, found == BATCH_AHEAD);
+        seen = pull_look<MOVE>(arg, item, now.epoch, slot, found == BATCH_AHEAD);
     const pull_outcome outcome = here ? pull_judge(arg, item, now, total.sum, seen) : pull_outcome{};
     if (here && ahead && !outcome.good)
         return true;
@@ -240,7 +245,7 @@ SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned sh
     else if (lanes.tid < lanes.nthreads)
         found = pull_await_apart(arg, item, now.epoch, slot, share, lanes);
     if (found != BATCH_STAY && looked && mine.at.tid == 0) /* on its way while the payload is read */
-        seen = pull_look<MOVE>(arg, item, slot, found == BATCH_AHEAD);
+        seen = pull_look<MOVE>(arg, item, now.epoch, slot, found == BATCH_AHEAD);
     if (found != BATCH_STAY)
         sum = MOVE::pull(arg, item, item.src + slot * item.src_stride, now.key, lanes);
     /* The barriers inside also put every thread's stores before thread 0 counts the share in or releases. */

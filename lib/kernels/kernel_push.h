@@ -21,7 +21,7 @@ SV_DEV_FN sv_record_t push_identity(const sv_push_item_t &item, batch_now now, u
 
     record.epoch = now.epoch - (fault == SV_EPOCH_REPEATS);
     record.index ^= fault == SV_EPOCH_SWAPS;
-    record.attempt = static_cast<uint8_t>(attempt | (unheard ? uint32_t{SV_ATTEMPT_UNHEARD} : 0u));
+    record.attempt = static_cast<uint8_t>(unheard ? batch_unheard(now.epoch) : attempt);
     record.digest = digest_finish(now.key, sum);
     return record;
 }
@@ -97,7 +97,8 @@ SV_DEV_FN void push_share(const sv_batch_arg_t &arg, NUMBER &number, unsigned sh
     number.begin(block);
     const batch_now now = number.now(arg, mine.packet, item.identity);
     const uint64_t slot = item.nslots > 1 ? now.epoch % item.nslots : 0;
-    bool here = first.credit && batch_word_is(first.credit, now.epoch, arg.attempt, 1);
+    /* The first share decides for all of a packet, or some might store what others leave out. */
+    bool here = mine.at.block == 0 && first.credit && batch_word_is(first.credit, now.epoch, arg.attempt, 1);
     uint64_t sum = 0;
 
     if (here)
