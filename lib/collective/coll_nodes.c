@@ -57,12 +57,19 @@ static void end_flight(sv_coll_arena_t *arena, uint64_t number)
     sv_progress_tell(&arena->comm->progress);
 }
 
-/* A turn of the oldest flight, which is over with SUCCESS. One after a failure is over before it begins. */
+/* Whether a flight after a failure ends without a word: of one node, whose ranks hear by their kernels; where all ranks
+   have failed at the same call; or where the failure was told to everybody. Others begin, fail and tell that. */
+static bool ends_silently(const sv_coll_queue_t *queue, const sv_coll_flight_t *flight)
+{
+    return !flight->coll->spans || flight->coll == queue->agreed || flight->coll->comm->broken != SELVAGE_SUCCESS;
+}
+
+/* A turn of the oldest flight, which is over with SUCCESS. */
 static selvage_status_t step_flight(sv_coll_queue_t *queue, uint64_t number)
 {
     sv_coll_run_t *run = &queue->run;
     const sv_coll_flight_t *flight = &queue->flight[number % SV_COLL_FLIGHTS];
-    if (queue->ended)
+    if (queue->ended && ends_silently(queue, flight))
         return SELVAGE_SUCCESS;
     if (run->flight != flight)
         sv_coll_run_begin(run, flight);
@@ -220,7 +227,10 @@ static selvage_status_t launch_gate(sv_coll_flight_t *flight, uint64_t number, v
 static selvage_status_t hold_others(sv_coll_flight_t *flight, const sv_coll_call_t *calls, unsigned ncalls)
 {
     sv_device_t *dev = flight->coll->comm->dev;
-    SV_TRY(SV_DEVICE_CALL(dev, event_record, flight->gated, calls[0].stream));
+    const selvage_status_t status = SV_DEVICE_CALL(dev, event_record, flight->gated, calls[0].stream);
+    if (status != SELVAGE_SUCCESS) /* nobody can tell when the gate looks at nothing any more */
+        sv_coll_arena_set_stuck(flight->coll->arena);
+    SV_TRY(status);
     flight->has_gate = true;
     for (unsigned i = 1; i < ncalls; i++)
         if (sv_coll_is_new_stream(calls, i))
@@ -273,8 +283,14 @@ static selvage_status_t enqueue_flight(selvage_coll_t *coll, const sv_coll_call_
         sv_progress_pause(&coll->comm->progress, &backoff, is_place_free, queue);
     SV_TRY(sv_coll_check(coll));
     sv_coll_flight_t *flight = &queue->flight[before % SV_COLL_FLIGHTS];
-    while (!is_gate_over(coll->comm->dev, flight)) /* its word has come, and it has begun or is about to */
+    const uint64_t begin_ns = sv_clock_ns();
+    const double timeout_s = coll->comm->timeout_s;
+    while (!is_gate_over(coll->comm->dev, flight)) { /* its word has come, and its stream is about to come to it */
+        if (timeout_s >= 0 && (double)(sv_clock_ns() - begin_ns) * 1e-9 > timeout_s)
+            return sv_error(SELVAGE_ERR_TIMEOUT, "selvage_coll: the stream of the eighth call before this one has not "
+                            "come to that for %g s", timeout_s);
         sv_backoff(&backoff);
+    }
     selvage_status_t status = prepare_flight(queue, flight, coll, calls, ncalls, before + 1);
     if (status != SELVAGE_SUCCESS)
         sv_coll_note_failure(coll->arena, status);

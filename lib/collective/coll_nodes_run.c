@@ -279,6 +279,15 @@ static void stop_node(selvage_coll_t *coll)
         sv_coll_arena_set_stuck(arena);
 }
 
+/* The kernel of a call on a node is on the arena's stream: it ends before the user's stream goes on without it. */
+static void stop_launched(sv_coll_arena_t *arena)
+{
+    const double grace_s = 5;
+    __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE); /* partner: the kernel's waits */
+    if (sv_coll_drain(arena, grace_s) == SELVAGE_ERR_TIMEOUT)
+        sv_coll_arena_set_stuck(arena);
+}
+
 /* Tells whoever waits for this rank: for a message, in a gathering (which on a broken communicator says that and no
    more), or anywhere else. */
 static void tell_failure(selvage_coll_t *coll, selvage_status_t status)
@@ -298,8 +307,12 @@ static selvage_status_t fail_run(sv_coll_run_t *run, selvage_status_t status)
     sv_coll_pairs_run_end(&run->pairs);
     sv_coll_note_failure(coll->arena, status);
     coll->arena->staging->queue->ended = true;
+    if (run->agreed)
+        coll->arena->staging->queue->agreed = coll;
     if (coll->spans && !run->agreed)
         tell_failure(coll, status);
+    else if (!coll->spans && run->state == SV_COLL_RUN_END)
+        stop_launched(coll->arena);
     run->state = SV_COLL_RUN_NONE;
     return status;
 }

@@ -108,7 +108,8 @@ typedef struct sv_coll_queue {
     _Alignas(64) _Atomic uint64_t through;
     sv_coll_run_t run;         /* the engine's from here on */
     bool inside;               /* a call is being driven: who is polled meanwhile lets it alone */
-    bool ended;                /* a call has failed: no later one is begun */
+    bool ended;                /* a call has failed: later ones fail, or are over before they begin */
+    const selvage_coll_t *agreed; /* all of whose ranks know that, by the same call */
 } sv_coll_queue_t;
 
 /* coll_rails.c: rows of a plan, which stays; turns say SUCCESS once all are through but for what is on the device. */
