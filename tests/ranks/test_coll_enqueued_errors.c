@@ -151,6 +151,33 @@ static void run_damage(local_rank_t *self)
     selvage_device_free(self->dev, data);
 }
 
+/* Calls of two ranks do not match while rank 0 has one of all ranks enqueued after it: these hear of that at once. */
+static void run_told(local_rank_t *self)
+{
+    const bool fails = self->rank % 2 == 0;
+    selvage_coll_t *coll = create(self, 0), *some = NULL;
+    float *data = make_data(self, COUNT);
+    CHECK_STATUS(selvage_coll_split(coll, self->rank % 2, 0, &some), SELVAGE_SUCCESS);
+    if (self->rank == 0) {
+        CHECK_STATUS(selvage_coll_barrier(some, NULL), SELVAGE_SUCCESS);
+        CHECK_STATUS(sum(coll, data, data, NULL), SELVAGE_SUCCESS);
+    }
+    local_ranks_barrier(self);
+    const uint64_t begin_ns = sv_clock_ns();
+    if (fails && self->rank > 0)
+        (void)sum(some, data, data, NULL);
+    if (self->rank > 0)
+        (void)sum(coll, data, data, NULL); /* or it is told of the mismatch, or of what rank 0 tells */
+    CHECK_STATUS(selvage_stream_synchronize(self->dev, NULL), SELVAGE_SUCCESS);
+    const selvage_status_t status = selvage_coll_error(coll);
+    CHECK(fails ? status == SELVAGE_ERR_MISMATCH : status != SELVAGE_SUCCESS && status != SELVAGE_ERR_TIMEOUT);
+    CHECK((double)(sv_clock_ns() - begin_ns) < 12e9); /* the deadline is 20 s */
+    local_ranks_barrier(self);
+    selvage_coll_destroy(some);
+    selvage_coll_destroy(coll);
+    selvage_device_free(self->dev, data);
+}
+
 /* A rank goes while others wait: destroying ends by the deadline. */
 static void run_deserted(local_rank_t *self)
 {
@@ -245,6 +272,7 @@ int main(void)
     run(4, 2, run_damage, 0, "TIMEOUT_S=20", true);
     run(4, 2, run_damage, 1, "TIMEOUT_S=20", true);
     run(4, 2, run_deserted, 0, "TIMEOUT_S=1", true);
+    run(4, 2, run_told, 0, "TIMEOUT_S=20", true);
     sweep(SV_FAULT_CALL_DEVICE, "device", check_brief() ? 29 : 7);
     sweep(SV_FAULT_CALL_WIRE, "wire", check_brief() ? 97 : 31);
     sweep(SV_FAULT_CALL_ALLOC, "alloc", 1);
