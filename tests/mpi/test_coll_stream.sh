@@ -33,6 +33,7 @@ pid_of() { sed -n "s/^rank $1 pid \([0-9]*\) is reducing\$/\1/p" "$work/out"; }
 stopped() {
     local seconds=$1 job pid=
     shift
+    : >"$work/out" # or the last job might seem to be this one
     launch "$@" &
     job=$!
     for _ in $(seq 300); do
