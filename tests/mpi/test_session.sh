@@ -12,7 +12,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 [ -x "$driver" ] || { echo "SKIP: $driver is not built"; exit 77; }
 ranks_max=4 # each needs a GPU of its own
-[ "${SELVAGE_DEVICE:-soft}" = soft ] || ranks_max=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+[ "${SELVAGE_DEVICE:-soft}" = soft ] || ranks_max=${TEST_GPUS:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')}
 [ "$ranks_max" -gt 0 ] || { echo "SKIP: no GPU is seen"; exit 77; }
 runs=0 failed=0
 
