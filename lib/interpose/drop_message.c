@@ -64,12 +64,14 @@ static bool isend_fast(const kind_t *kind, const char *name, sv_drop_manner_t ma
     PMPI_Type_size_x(type, &bytes);
     call.bytes = bytes * count;
     sv_drop_batch_post_staged();
-    sv_drop_settle();
+    const bool follows = manner == SV_DROP_WAITED && sv_drop_fast_follows(call.bytes); /* others share launches */
+    if (!follows)
+        sv_drop_settle();
     if (sv_drop_is_stuck())
         return false;
     sv_drop_lock();
     sv_drop_batch_keep_fast();
-    void *announcement = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.tag, to.comm);
+    void *announcement = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.tag, to.comm, follows);
     if (announcement) {
         *code_out = kind->isend(announcement, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);
         /* The receiver is told first, and launches its kernel meanwhile. So there is no way back. */
