@@ -269,7 +269,7 @@ bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
 /* Longer ones may be read out of the program's memory, which waits for no stream. */
 bool sv_drop_fast_follows(int64_t bytes)
 {
-    enum { FOLLOWS_MOST = 64 << 10 };
+    enum { FOLLOWS_MOST = 256 << 10 };
     return sv_drop_settings()->sync == SV_DROP_SYNC_DEFAULT && !sv_drop_has_several() && !sv_drop_route.drives &&
            bytes < FOLLOWS_MOST;
 }
