@@ -8,8 +8,8 @@
  *
  * --by-hand copies halos and sums through host memory itself, which works with any MPI, for comparison. --host-sum does
  * so with the sum only, which the host needs anyhow: MPI_Allreduce on device memory leaves it where a copy must get it.
- * The field begins as the slowest mode of the square, which every step multiplies by one known number: the field and the change
- * in each step are checked against it.
+ * The field begins as the slowest mode of the square, which every step multiplies by one known number: the field and
+ * the change in each step are checked against it.
  */
 #include <math.h>
 #include <mpi.h>

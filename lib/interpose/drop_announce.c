@@ -266,14 +266,6 @@ bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
     return false;
 }
 
-/* Longer ones may be read out of the program's memory, which waits for no stream. */
-bool sv_drop_fast_follows(int64_t bytes)
-{
-    enum { FOLLOWS_MOST = 256 << 10 };
-    return sv_drop_settings()->sync == SV_DROP_SYNC_DEFAULT && !sv_drop_has_several() && !sv_drop_route.drives &&
-           bytes < FOLLOWS_MOST;
-}
-
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
                         MPI_Comm comm, bool follows)
 {

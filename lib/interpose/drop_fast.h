@@ -66,11 +66,8 @@ bool sv_drop_fast_is_short(const sv_drop_fast_t *state, int64_t count, MPI_Datat
 bool sv_drop_fast_guards(void);
 /* Whether ranks may owe each other bytes, so that waits are driven and announcements heard at once. */
 bool sv_drop_fast_drives(void);
-/* Whether the kernel of a send of so much can follow the program's work on the default stream, so that the host need not
-   wait for that. */
-bool sv_drop_fast_follows(int64_t bytes);
-/* Begins to send. Returns the announcement that is sent in place of the message, or NULL if it is to be staged. follows:
-   the program's work may not be over. */
+/* Begins to send. Returns the announcement that is sent in place of the message, or NULL if it is to be staged.
+   follows: the program's work on the default stream may not be over. */
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
                         MPI_Comm comm, bool follows);
 /* Remembers what a receive was given. The type is the drop-in's own copy from here on. */

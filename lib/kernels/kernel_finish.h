@@ -27,8 +27,8 @@ SV_DEV_FN bool digest_is_recorded(const sv_digest_arg_t &arg)
 }
 
 /* Polls the word until it is there: GO. LATE: any other value is waited through. STAY: time is over, the host wants no
-   more of it, or the word says that it will not be. The host's word is far, and looked at seldom. ahead: the record will
-   do. */
+   more of it, or the word says that it will not be. The host's word is far, and looked at seldom. ahead: the record
+   will do. */
 template <bool LATE>
 SV_DEV_FN digest_found digest_poll(const sv_digest_arg_t &arg, bool ahead)
 {
