@@ -100,7 +100,7 @@ selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, s
 /**
  * @brief As selvage_message_ibsend(), but its kernel is launched by selvage_message_launch().
  *
- * That is so with SELVAGE_MESSAGE_NO_STREAM and the default stream; with another one it is selvage_message_ibsend().
+ * That is so with SELVAGE_MESSAGE_NO_STREAM only; with a stream it is selvage_message_ibsend().
  * In between the caller may tell the receiver that the message comes, so that both sides launch their kernels at the
  * same time (selvage_message_expect()). Later messages to the same rank wait for it, and kernels of others are kept as
  * in a group. A test or wait of a request that was not launched never ends. selvage_message_free() launches it.

@@ -84,9 +84,6 @@ bool sv_drop_device_at(int index, selvage_device_t **dev_out);
    The end: false if the waiter still waits for a device, which then stays open. */
 void sv_drop_settle(void);
 bool sv_drop_settle_end(void);
-/* Whether what is enqueued on the default stream comes after all that this policy waits for, so that one wait is for
-   both. With several GPUs each has its own default stream. */
-bool sv_drop_follows_default(void);
 /* Whether a kernel did not end within that time. It may fill the device: no kernel of ours is to be waited for. */
 bool sv_drop_is_stuck(void);
 /* A thread that takes none of the program's signals; false: there is none. */

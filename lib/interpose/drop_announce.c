@@ -267,7 +267,7 @@ bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
 }
 
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
-                        MPI_Comm comm, bool follows)
+                        MPI_Comm comm)
 {
     MPI_Count bytes, low = 0, extent;
     /* The route is one GPU's, and memory of another one is staged. Types may lead elsewhere than the address says. So a
@@ -281,8 +281,8 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
     const int32_t id = sv_drop_route.next_id;
     PMPI_Type_size_x(type, &bytes);
     if ((sv_drop_route.drives ? selvage_message_isend : selvage_message_ibsend_held)(
-            sv_drop_route.world, buf, (size_t)count, type, to, id, follows ? NULL : SELVAGE_MESSAGE_NO_STREAM,
-            &state->request) != SELVAGE_SUCCESS)
+            sv_drop_route.world, buf, (size_t)count, type, to, id, SELVAGE_MESSAGE_NO_STREAM, &state->request) !=
+        SELVAGE_SUCCESS)
         return NULL; /* a type that cannot be taken apart, or no slot */
     sv_drop_route.next_id = id + 1 == SV_DROP_WIREUP_TAG ? 0 : id + 1;
     /* The announcement, which is the caller's to send. */

@@ -66,10 +66,9 @@ bool sv_drop_fast_is_short(const sv_drop_fast_t *state, int64_t count, MPI_Datat
 bool sv_drop_fast_guards(void);
 /* Whether ranks may owe each other bytes, so that waits are driven and announcements heard at once. */
 bool sv_drop_fast_drives(void);
-/* Begins to send. Returns the announcement that is sent in place of the message, or NULL if it is to be staged.
-   follows: the program's work on the default stream may not be over. */
+/* Begins to send. Returns the announcement that is sent in place of the message, or NULL if it is to be staged. */
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
-                        MPI_Comm comm, bool follows);
+                        MPI_Comm comm);
 /* Remembers what a receive was given. The type is the drop-in's own copy from here on. */
 void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm);
 /* Watches a receive, if an announcement could come. */

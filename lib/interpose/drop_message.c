@@ -46,14 +46,6 @@ static bool is_beside_last(sv_drop_manner_t manner, const void *buf, int count, 
            info.bytes * count <= BESIDE_MOST && sv_drop_strip_continues(buf);
 }
 
-/* Whether the kernel of a send follows the program's work by itself, and the host need not wait. Longer messages may be
-   read out of the program's memory, which waits for no stream, and others than a call waits for share launches. */
-static bool follows_work(sv_drop_manner_t manner, int64_t bytes)
-{
-    enum { FOLLOWS_MOST = 256 << 10 };
-    return manner == SV_DROP_WAITED && bytes < FOLLOWS_MOST && !sv_drop_fast_drives() && sv_drop_follows_default();
-}
-
 /* Sends by the fast route; false: the message is to be staged. Buffered sends are staged because they are complete at
    once. Synchronous sends are staged because they are complete when a receive has begun, and a probe that reads the
    announcement is no receive. */
@@ -72,14 +64,12 @@ static bool isend_fast(const kind_t *kind, const char *name, sv_drop_manner_t ma
     PMPI_Type_size_x(type, &bytes);
     call.bytes = bytes * count;
     sv_drop_batch_post_staged();
-    const bool follows = follows_work(manner, call.bytes);
-    if (!follows)
-        sv_drop_settle();
+    sv_drop_settle();
     if (sv_drop_is_stuck())
         return false;
     sv_drop_lock();
     sv_drop_batch_keep_fast();
-    void *announcement = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.tag, to.comm, follows);
+    void *announcement = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.tag, to.comm);
     if (announcement) {
         *code_out = kind->isend(announcement, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);
         /* The receiver is told first, and launches its kernel meanwhile. So there is no way back. */

@@ -459,7 +459,9 @@ static void stage_all(sv_drop_call_t *call, bool after_default)
 void sv_drop_stage(sv_drop_call_t *call)
 {
     sv_drop_sync_t sync = sv_drop_settings()->sync;
-    const bool after_default = sv_drop_follows_default();
+    /* Copies on the default stream come after what that policy waits for, and one wait is for both. With several GPUs
+       each has its own default stream. */
+    bool after_default = sync == SV_DROP_SYNC_DEFAULT && !sv_drop_has_several();
     if (call->nbuffers == 0 || (call->nbuffers == 1 && call->buffer[0].unpacks))
         return;
     if (sync == SV_DROP_SYNC_CHECK)

@@ -163,11 +163,6 @@ static void settle_for_limited_time(void)
         sv_drop_fatal("the device failed", "while a call waited for it");
 }
 
-bool sv_drop_follows_default(void)
-{
-    return sv_drop_settings()->sync == SV_DROP_SYNC_DEFAULT && !sv_drop_has_several();
-}
-
 void sv_drop_settle(void)
 {
     const int64_t begin_ns = sv_drop_trace_now();

@@ -11,12 +11,12 @@
 namespace {
 
 /* Only the first block looks at the word, so that all come to one answer. Its block comes before theirs. */
-SV_DEV_FN digest_found digest_await(const sv_digest_arg_t &arg, bool ahead, sv_dev_block_t at)
+SV_DEV_FN digest_found digest_await(const sv_digest_arg_t &arg, digest_wait wait, sv_dev_block_t at)
 {
     uint32_t found = DIGEST_NOT_YET;
 
     if (at.tid == 0 && at.block == 0) {
-        found = digest_poll<false>(arg, ahead);
+        found = digest_poll<false>(arg, wait);
         if (at.nblocks > 1) /* partner: the acquire below, in the other blocks */
             sv_dev_store_release_u32(&arg.scratch->go, found);
     } else if (at.tid == 0) {
@@ -71,7 +71,7 @@ SV_DEV_FN void digest_body(const sv_digest_arg_t &arg, sv_dev_block_t at)
     digest_found found = DIGEST_GO;
 
     if (arg.await && !(arg.mode & SV_DIGEST_LATE))
-        found = digest_await(arg, (arg.mode & SV_DIGEST_AHEAD) != 0, at);
+        found = digest_await(arg, arg.mode & SV_DIGEST_AHEAD ? DIGEST_RECORDED : DIGEST_WHOLE, at);
     for (;;) {
         if (found == DIGEST_STAY) {
             digest_stay_away(arg, part);
@@ -85,7 +85,7 @@ SV_DEV_FN void digest_body(const sv_digest_arg_t &arg, sv_dev_block_t at)
         if (!digest_end_ahead(arg, sum, part))
             return;
         part = sv_dev_block_t{at.tid, at.nthreads, 0, 1};
-        found = digest_await(arg, false, part);
+        found = digest_await(arg, DIGEST_UNDER_WAY, part);
     }
 }
 

@@ -26,11 +26,15 @@ SV_DEV_FN bool digest_is_recorded(const sv_digest_arg_t &arg)
            record_is(record_load(arg.record), record_words_of(arg.identity));
 }
 
-/* Polls the word until it is there: GO. LATE: any other value is waited through. STAY: time is over, the host wants no
-   more of it, or the word says that it will not be. The host's word is far, and looked at seldom. ahead: the record
-   will do. */
+/* What a poll is of: a word that comes after the bytes; or the record, if that will do; or the word of a packet whose
+   record is there already, so that it is under way, and what the host wants does not matter; or the word of the record
+   alone, for which any other value is waited through. */
+enum digest_wait : unsigned { DIGEST_WHOLE = 0, DIGEST_RECORDED = 1, DIGEST_UNDER_WAY = 2, DIGEST_LATE = 3 };
+
+/* Polls the word until it is there: GO. STAY: time is over, the host wants no more of it, or the word says that it will
+   not be. The host's word is far, and looked at seldom. */
 template <bool LATE>
-SV_DEV_FN digest_found digest_poll(const sv_digest_arg_t &arg, bool ahead)
+SV_DEV_FN digest_found digest_poll(const sv_digest_arg_t &arg, digest_wait wait)
 {
     enum : unsigned { LOOK_AT_STOP = 7, LOOK_ONLY = 63 };
     const uint64_t begin = sv_dev_clock_ns();
@@ -42,11 +46,11 @@ SV_DEV_FN digest_found digest_poll(const sv_digest_arg_t &arg, bool ahead)
         const bool look = (++looks & LOOK_AT_STOP) == 0;
         if (word == arg.await_value)
             return DIGEST_GO;
-        if (!LATE && ahead && digest_is_recorded(arg))
+        if (!LATE && wait == DIGEST_RECORDED && digest_is_recorded(arg))
             return DIGEST_AHEAD;
         if ((!LATE && (arg.mode & SV_DIGEST_ONLY) && word != arg.await_before) ||
             sv_dev_clock_ns() - begin > arg.await_ns ||
-            (look && sv_dev_load_acquire_system_u64(arg.stop) == arg.signal_value))
+            (look && wait != DIGEST_UNDER_WAY && sv_dev_load_acquire_system_u64(arg.stop) == arg.signal_value))
             return DIGEST_STAY;
         if (looks > LOOK_ONLY) /* what comes soon is not slept through */
             sv_dev_backoff(&turns);
@@ -62,7 +66,7 @@ SV_DEV_FN bool finish_await(const ARG &)
 
 SV_DEV_FN bool finish_await(const sv_digest_arg_t &arg)
 {
-    if (!arg.await || !(arg.mode & SV_DIGEST_LATE) || digest_poll<true>(arg, false) == DIGEST_GO)
+    if (!arg.await || !(arg.mode & SV_DIGEST_LATE) || digest_poll<true>(arg, DIGEST_LATE) == DIGEST_GO)
         return true;
     sv_dev_store_release_system_u64(arg.signal, arg.away_value); /* partner: the host that polls it */
     return false;

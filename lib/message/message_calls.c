@@ -128,7 +128,7 @@ selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const 
     request->tag = tag;
     request->synchronous = kind == SV_SEND_SYNCHRONOUS;
     request->buffered = kind == SV_SEND_BUFFERED || kind == SV_SEND_HELD;
-    if (kind == SV_SEND_HELD && (stream == SELVAGE_MESSAGE_NO_STREAM || !stream)) /* others may be gone by then */
+    if (kind == SV_SEND_HELD && stream == SELVAGE_MESSAGE_NO_STREAM) /* others may be gone by then */
         sv_message_hold(request);
     const selvage_status_t status = start_send(request, stream);
     if (status != SELVAGE_SUCCESS)
