@@ -68,8 +68,8 @@
     X(KERNEL_PEER_MAX_BYTES, kernel_peer_max_bytes, BYTES, "auto", "auto|0..1073741824", 0,                            \
       "packets up to this size are stored into another device by a kernel, through a slot; auto: suits the device")    \
     X(KERNEL_LOOK_MAX_BYTES, kernel_look_max_bytes, BYTES, "1M", "0..1073741824", 0,                                   \
-      "packets up to this size in a slot are read before their sender has said that they are whole, and kept if the "  \
-      "digest is right; 0: none")                                                                                      \
+      "packets and messages up to this size in a slot are read before their sender has said that they are whole, and " \
+      "kept if the digest is right; 0: none")                                                                          \
     X(EARLY_WAIT_US, early_wait_us, REAL, "-1", "-1..100000", 0,                                                       \
       "how long kernels that wait launches ahead of packets wait on the device, us; 0: none are; -1: suits the "       \
       "device")                                                                                                        \

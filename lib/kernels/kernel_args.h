@@ -60,7 +60,8 @@ enum {
     SV_DIGEST_ONLY = 32,    /* flag: await goes from await_before to await_value, or stands for another packet */
     SV_DIGEST_LATE = 64,    /* flag: await is of the record alone, and is waited for when the bytes are through */
     SV_DIGEST_PRESET = 128, /* flag: result says that all is well already, and is only written if it is not */
-    SV_DIGEST_NEAR = 256    /* flag: dst is memory of the device that runs the kernel, or managed memory */
+    SV_DIGEST_NEAR = 256,   /* flag: dst is memory of the device that runs the kernel, or managed memory */
+    SV_DIGEST_AHEAD = 512   /* flag: the word has another one after it, which says that the record is there */
 };
 
 /*
@@ -71,7 +72,11 @@ enum {
  *
  * With await, nothing but that word is looked at before it is await_value. The launch gives up after await_ns, once
  * stop is signal_value, or with SV_DIGEST_ONLY if the word is something else. It then only releases signal with
- * away_value. With SV_DIGEST_LATE the bytes are passed over before that, and the last block alone waits.
+ * away_value, but for what is said below. With SV_DIGEST_LATE the bytes are passed over before that, and the last block
+ * alone waits. With SV_DIGEST_AHEAD, by a launch that has all of a packet, it is read as soon as the word after await
+ * is await_value and the record is there: if its digest is right, await is not waited for. Else it is, and one block
+ * reads all once more. So a launch that gives up may have written to dst. PREPARE with SV_DIGEST_AHEAD stores that
+ * word, after second.
  */
 typedef struct sv_digest_arg {
     const uint8_t *src;

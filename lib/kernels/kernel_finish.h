@@ -15,10 +15,26 @@
 
 namespace {
 
-/* Polls the word until it is there. LATE: any other value is waited through. False: time is over, the host wants no
-   more of it, or the word says that it will not be. The host's word is far, and looked at seldom. */
+/* How a wait ends. NOT_YET is what the scratch says before. AHEAD: the record is there, but its word is not. */
+enum digest_found : uint32_t { DIGEST_NOT_YET = 0, DIGEST_GO = 1, DIGEST_STAY = 2, DIGEST_AHEAD = 3 };
+
+/* Whether the record is there. Only a right digest proves that the bytes are, too. */
+SV_DEV_FN bool digest_is_recorded(const sv_digest_arg_t &arg)
+{
+    /* Partner: finish_hint() of the sender. */
+    return sv_dev_load_ahead(arg.await + 1) == arg.await_value &&
+           record_is(record_load(arg.record), record_words_of(arg.identity));
+}
+
+/* What a poll is of: a word that comes after the bytes; or the record, if that will do; or the word of a packet whose
+   record is there already, so that it is under way, and what the host wants does not matter; or the word of the record
+   alone, for which any other value is waited through. */
+enum digest_wait : unsigned { DIGEST_WHOLE = 0, DIGEST_RECORDED = 1, DIGEST_UNDER_WAY = 2, DIGEST_LATE = 3 };
+
+/* Polls the word until it is there: GO. STAY: time is over, the host wants no more of it, or the word says that it will
+   not be. The host's word is far, and looked at seldom. */
 template <bool LATE>
-SV_DEV_FN bool digest_poll(const sv_digest_arg_t &arg)
+SV_DEV_FN digest_found digest_poll(const sv_digest_arg_t &arg, digest_wait wait)
 {
     enum : unsigned { LOOK_AT_STOP = 7, LOOK_ONLY = 63 };
     const uint64_t begin = sv_dev_clock_ns();
@@ -29,11 +45,13 @@ SV_DEV_FN bool digest_poll(const sv_digest_arg_t &arg)
         const uint64_t word = sv_dev_load_acquire_system_u64(arg.await);
         const bool look = (++looks & LOOK_AT_STOP) == 0;
         if (word == arg.await_value)
-            return true;
+            return DIGEST_GO;
+        if (!LATE && wait == DIGEST_RECORDED && digest_is_recorded(arg))
+            return DIGEST_AHEAD;
         if ((!LATE && (arg.mode & SV_DIGEST_ONLY) && word != arg.await_before) ||
             sv_dev_clock_ns() - begin > arg.await_ns ||
-            (look && sv_dev_load_acquire_system_u64(arg.stop) == arg.signal_value))
-            return false;
+            (look && wait != DIGEST_UNDER_WAY && sv_dev_load_acquire_system_u64(arg.stop) == arg.signal_value))
+            return DIGEST_STAY;
         if (looks > LOOK_ONLY) /* what comes soon is not slept through */
             sv_dev_backoff(&turns);
     }
@@ -48,7 +66,7 @@ SV_DEV_FN bool finish_await(const ARG &)
 
 SV_DEV_FN bool finish_await(const sv_digest_arg_t &arg)
 {
-    if (!arg.await || !(arg.mode & SV_DIGEST_LATE) || digest_poll<true>(arg))
+    if (!arg.await || !(arg.mode & SV_DIGEST_LATE) || digest_poll<true>(arg, DIGEST_LATE) == DIGEST_GO)
         return true;
     sv_dev_store_release_system_u64(arg.signal, arg.away_value); /* partner: the host that polls it */
     return false;
@@ -66,6 +84,18 @@ SV_DEV_FN uint8_t *finish_copy(const sv_digest_arg_t &arg)
     return arg.copy;
 }
 
+/* Says that the record is under way, to a reader that reads ahead of the word. */
+template <typename ARG>
+SV_DEV_FN void finish_hint(const ARG &)
+{
+}
+
+SV_DEV_FN void finish_hint(const sv_digest_arg_t &arg)
+{
+    if (arg.second && (arg.mode & SV_DIGEST_AHEAD))
+        sv_dev_store_ahead(arg.second + 1, arg.second_value); /* partner: the load in digest_is_recorded() */
+}
+
 template <typename ARG>
 SV_DEV_FN void finish_prepare(const ARG &arg, uint64_t digest)
 {
@@ -76,6 +106,7 @@ SV_DEV_FN void finish_prepare(const ARG &arg, uint64_t digest)
     record_store(arg.record, words);
     if (copy)
         record_store(copy, words);
+    finish_hint(arg);
 }
 
 template <typename ARG>
@@ -136,8 +167,18 @@ SV_DEV_FN void finish_packet(const ARG &arg, uint64_t total)
     finish_signal(arg, good);
 }
 
+/* Whether the count of a block must carry its stores to another device or a host. Where the last block signals, the
+   fence before that does so for all. */
+SV_DEV_FN bool finish_counts_far(const uint8_t *dst, uint32_t mode, const uint64_t *signal)
+{
+    const bool signals = (mode & SV_DIGEST_FINISH) != SV_DIGEST_ADD && signal != nullptr;
+
+    return dst != nullptr && !(mode & SV_DIGEST_NEAR) && !signals;
+}
+
 /* All threads of the block call it when they are through; sum is what the calling thread found. far: the block may have
-   stored into another device's memory. Without a scratch nobody wants the sum, or to be told of the end. */
+   stored into another device's memory, and nobody fences that after it. Without a scratch nobody wants the sum, or to
+   be told of the end. */
 template <typename ARG>
 SV_DEV_FN void finish_block(const ARG &arg, uint64_t sum, bool far, sv_dev_block_t at)
 {

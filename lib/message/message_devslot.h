@@ -7,7 +7,8 @@
  * Slots take turns: of the messages that came this way, number c lies in slot c modulo their number. So the reader
  * knows where the next one will be. Its word is made of the message's key, and of the number of the last message before
  * it with such a tag. A kernel can thus wait for a message that has not come yet, and take no other one
- * (message_prelaunch.c).
+ * (message_prelaunch.c). The writer's kernel stores the same value beside the word, ahead of it, when the record is
+ * under way (SV_DIGEST_AHEAD).
  */
 #ifndef SV_MESSAGE_DEVSLOT_H
 #define SV_MESSAGE_DEVSLOT_H

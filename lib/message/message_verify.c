@@ -50,6 +50,13 @@ static selvage_status_t launch_message_digest(selvage_request_t *request, sv_dig
     return sv_message_group_digest(request, arg, stream);
 }
 
+/* Whether a message in a slot may be read ahead of its word, which record and digest allow. */
+static bool message_looks_ahead(const selvage_request_t *request)
+{
+    const sv_message_engine_t *engine = request->engine;
+    return sv_message_checks(engine) && request->bytes <= engine->comm->config.kernel_look_max_bytes;
+}
+
 selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_job_t *job, void *stream)
 {
     sv_digest_arg_t arg = {.src = job->src,
@@ -60,7 +67,8 @@ selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_jo
                            .signal_value = job->stamp,
                            .second = job->devslot,
                            .second_value = job->devslot_value,
-                           .mode = SV_DIGEST_PREPARE};
+                           .mode = SV_DIGEST_PREPARE |
+                                   (job->devslot && message_looks_ahead(send) ? (unsigned)SV_DIGEST_AHEAD : 0u)};
     return launch_message_digest(send, &arg, stream);
 }
 
@@ -86,6 +94,7 @@ selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_
                            .stop = &recv->line->stop,
                            .mode = SV_DIGEST_VERIFY | SV_DIGEST_PRESET | (job->only ? (unsigned)SV_DIGEST_ONLY : 0u) |
                                    (recv->place.on_device ? (unsigned)SV_DIGEST_NEAR : 0u) |
+                                   (job->only && message_looks_ahead(recv) ? (unsigned)SV_DIGEST_AHEAD : 0u) |
                                    (job->late ? (unsigned)SV_DIGEST_LATE : 0u)};
     return launch_message_digest(recv, &arg, stream);
 }

@@ -113,6 +113,7 @@ example() {
 }
 example 2 jacobi --n 60 --steps 40
 example 2 jacobi --n 60 --steps 40 --by-hand
+example 2 jacobi --n 60 --steps 40 --host-sum
 example 2 window --most 4194304
 example 2 window --most 4194304 --by-hand
 SELVAGE_CHECKSUM=on SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1 \

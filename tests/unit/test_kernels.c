@@ -342,6 +342,79 @@ static void test_await(void)
     }
 }
 
+/* Launches that read ahead of the word: the bytes are whole, are not yet, never will be, or are another packet's. */
+static void test_await_ahead(void)
+{
+    enum { BYTES = 5000, WHOLE = 0, GROWS = 1, DAMAGED = 2, LATE = 3, OTHER = 4, STALE = 5, WAYS = 6 };
+    static uint8_t from[BYTES], none[BYTES + 16];
+    sv_record_t identity = make_identity(3, 3, BYTES), record;
+    uint64_t word = 0, second = 0, awaited[2] = {0}, stop = 0;
+    sv_digest_scratch_t scratch = {0};
+    sv_verify_result_t result;
+    sv_digest_arg_t arg = {.src = from, .dst = target, .bytes = BYTES, .key = sv_digest_key(&identity),
+                           .scratch = &scratch, .record = (uint8_t *)&record, .result = &result, .signal = &word,
+                           .signal_value = 7, .second = &second, .second_value = 9, .await = awaited,
+                           .await_value = 5, .away_value = 8, .stop = &stop,
+                           .mode = SV_DIGEST_VERIFY | SV_DIGEST_ONLY | SV_DIGEST_AHEAD, .identity = identity};
+    lane_t lanes[3];
+
+    for (unsigned round = 0; round < 2 * WAYS; round++) {
+        const unsigned way = round % WAYS, nblocks = round < WAYS ? 1 : 3;
+        const bool good = way == WHOLE || way == GROWS;
+        word = second = awaited[0] = 0;
+        arg.await_ns = way == LATE ? 50000000 : UINT64_C(10000000000);
+        record = identity;
+        record.digest = reference(arg.key, source, BYTES);
+        record.tag += way == OTHER;
+        memcpy(from, source, BYTES);
+        from[BYTES - 100] ^= !good || way == GROWS;
+        awaited[1] = way == STALE ? 4 : 5;
+        stop = way == GROWS || way == DAMAGED ? 7 : 0; /* too late for a packet that is under way */
+        memset(target, 0, BYTES + 16);
+        start_lanes(lanes, nblocks, &arg);
+        if (way != WHOLE)
+            usleep(20000); /* time to read too early, which it need not take */
+#if !defined(SV_SANITIZES_THREAD)
+        from[BYTES - 100] ^= way == GROWS;
+#endif
+        if (way != WHOLE && way != LATE)
+            __atomic_store_n(&awaited[0], way == OTHER || way == STALE ? 6 : 5, __ATOMIC_RELEASE);
+        for (unsigned i = 0; i < nblocks; i++)
+            pthread_join(lanes[i].thread, NULL);
+#if defined(SV_SANITIZES_THREAD)
+        if (way == GROWS)
+            continue;
+#endif
+        CHECK_EQ(word, good || way == DAMAGED ? 7 : 8);
+        CHECK_EQ(second, good ? 9 : 0);
+        CHECK(!good || memcmp(target, source, BYTES) == 0);
+        CHECK(!(good || way == DAMAGED) || result.verified == good);
+        CHECK(!(way == OTHER || way == STALE) || memcmp(target, none, BYTES) == 0);
+        CHECK(memcmp(target + BYTES, none, 16) == 0);
+        CHECK(scratch_is_zero(&scratch));
+    }
+}
+
+/* Whoever prepares a packet says that its record is under way, if that is wanted. */
+static void test_prepare_ahead(void)
+{
+    enum { BYTES = 5000 };
+    sv_record_t identity = make_identity(3, 3, BYTES), record;
+    sv_digest_scratch_t scratch = {0};
+    for (unsigned ahead = 0; ahead < 2; ahead++) {
+        uint64_t word = 0, second[2] = {0};
+        const sv_digest_arg_t arg = {.src = source, .dst = target, .bytes = BYTES, .key = sv_digest_key(&identity),
+                                     .scratch = &scratch, .record = (uint8_t *)&record, .signal = &word,
+                                     .signal_value = 7, .second = second, .second_value = 9, .identity = identity,
+                                     .mode = SV_DIGEST_PREPARE | (ahead ? SV_DIGEST_AHEAD : 0)};
+        for (unsigned block = 0; block < 3; block++)
+            sv_kernel_digest.soft(&arg, block, 3);
+        CHECK_EQ(second[0], 9);
+        CHECK_EQ(second[1], ahead ? 9 : 0);
+        CHECK_EQ(word, 7);
+    }
+}
+
 /* A launch that waits for the record alone: it has passed over the bytes by then, and leaves all as it found it. */
 static void test_await_late(void)
 {
@@ -472,6 +545,8 @@ int main(void)
     test_guard_pages();
     test_concurrent_blocks();
     test_await();
+    test_await_ahead();
+    test_prepare_ahead();
     test_await_late();
     test_several();
     test_second_word();
