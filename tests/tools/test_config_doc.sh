@@ -24,13 +24,14 @@ if "$python" "$make_doc" --check "$dir" >/dev/null; then echo "a page out of dat
 "$python" "$make_doc" "$dir" && cmp "$dir/doc/configuration.md" "$top_srcdir/doc/configuration.md" || failed=1
 
 pages=("$top_srcdir"/README.md "$top_srcdir"/CONTRIBUTING.md "$top_srcdir"/NEWS "$top_srcdir"/doc/*.md
-    "$top_srcdir"/doc/*.1 "$top_srcdir"/lib/*/README.md)
+    "$top_srcdir"/doc/*.1 "$top_srcdir"/lib/*/README.md "$top_srcdir/python/README.md")
 
 # Names: variables of the table, names of the public headers, variables of scripts; and one that is misspelt on purpose.
 {
     echo SELVAGE_CHEKSUM
     sed -n 's/^ *X(\([A-Z0-9_]*\), .*/SELVAGE_\1/p' "$top_srcdir/lib/base/base_config_table.h"
-    grep -ohE 'SELVAGE_[A-Z0-9_]*[A-Z0-9]' "$top_srcdir"/include/selvage/*.h "$top_srcdir"/scripts/run-mpi
+    grep -ohE 'SELVAGE_[A-Z0-9_]*[A-Z0-9]' "$top_srcdir"/include/selvage/*.h "$top_srcdir"/scripts/run-mpi \
+        "$top_srcdir/python/setup.py"
     sed -n 's/^ *X(\([A-Z_]*\), -\{0,1\}[0-9]*, .*/SELVAGE_\1/p' "$top_srcdir/include/selvage/status.h"
 } | sort -u >"$dir/known"
 sed -i '/^SELVAGE_STATUS_TABLE$/d' "$dir/known"
