@@ -221,7 +221,8 @@ uint64_t mix(uint64_t number)
 
 mood_t choose_mood(amdgpu_machine *machine)
 {
-    const unsigned patience[] = {2, 8, 64, 1u << 31}, stalls[] = {2, 8, 32}, visits[] = {0, 4, 16}, evicts[] = {0, 0, 64};
+    const unsigned patience[] = {2, 8, 64, 1u << 31}, stalls[] = {2, 8, 32};
+    const unsigned visits[] = {0, 1, 4}, evicts[] = {0, 0, 64};
     mood_t mood;
     mood.patience = patience[amdgpu_machine_random(machine) % 4];
     mood.stalls = stalls[amdgpu_machine_random(machine) % 3];

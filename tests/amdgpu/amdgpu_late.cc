@@ -295,3 +295,19 @@ void amdgpu_late_note(const amdgpu_wave &wave, const amdgpu_inst &inst)
     inst.held_alone[0] += by[0];
     inst.held_alone[1] += by[1];
 }
+
+/* A second load into a register keeps its order after the first one, so it may name it as its result. */
+void amdgpu_late_check(const amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    const amdgpu_late *late = wave.late;
+    for (unsigned a = 0; a < late->count; a++) {
+        const amdgpu_inst_t *load = late->access[a]->inst;
+        const amdgpu_operand_t &result = load->operand[0];
+        for (unsigned o = inst.gives ? 1 : 0; load->gives && o < inst.noperands; o++) {
+            const amdgpu_operand_t &operand = inst.operand[o];
+            if (operand.kind == result.kind && operand.index < result.index + result.count &&
+                result.index < operand.index + operand.count)
+                amdgpu_fail(wave, "a use of what no wait has waited for");
+        }
+    }
+}

@@ -218,6 +218,8 @@ void take_turn(amdgpu_wave_t *wave, uint64_t most)
         object->executed[at / 4] = 1;
         wave->at = wave->pc;
         wave->pc += inst->bytes;
+        if (wave->run->gpu)
+            amdgpu_late_check(*wave, *inst);
         if (wave->late && inst->counters)
             amdgpu_late_issue(*wave, *inst);
         else

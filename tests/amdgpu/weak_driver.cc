@@ -78,6 +78,26 @@ void apply(change_t change, amdgpu_inst_t *inst)
     }
 }
 
+/* Whether a wait for at least as much comes before any access, barrier, branch or cache instruction. Uses of what is
+   not there yet are noticed when they run. */
+bool is_waited_soon(const amdgpu_object_t *object, size_t at)
+{
+    const amdgpu_inst_t *wait = object->inst[at];
+    char line[256];
+    for (size_t i = at + wait->bytes / 4; i < object->text_bytes / 4 && object->inst[i];) {
+        const amdgpu_inst_t *inst = object->inst[i];
+        if (amdgpu_disassemble(object, (uintptr_t)object->text + 4 * i, line, sizeof line) == 0)
+            return false;
+        if (strstr(line, "s_waitcnt") && inst->most[0] <= wait->most[0] && inst->most[1] <= wait->most[1])
+            return true;
+        if (inst->counters || strstr(line, "branch") || strstr(line, "barrier") || strstr(line, "buffer_") ||
+            strstr(line, "s_setpc") || strstr(line, "s_endpgm"))
+            return false;
+        i += inst->bytes / 4;
+    }
+    return false;
+}
+
 /* Why a mutation changes nothing; NULL if the runs do not show it. */
 const char *find_idle(change_t change, const amdgpu_inst_t *inst)
 {
@@ -127,7 +147,8 @@ bool is_noticed(const weak_kernels_t *kernels, amdgpu_inst_t *inst, change_t cha
         exit(2);
     }
     if (WIFSIGNALED(status))
-        snprintf(outcome->reason, sizeof outcome->reason, "the interpreter stops");
+        snprintf(outcome->reason, sizeof outcome->reason,
+                 "the interpreter stops: a use without a wait, or an address nowhere");
     return outcome->reason[0] != '\0';
 }
 
@@ -148,6 +169,8 @@ void mutate(const weak_kernels_t *kernels, const amdgpu_kernel_t *kernel, unsign
             const amdgpu_inst_t before = *inst;
             const bool noticed = is_noticed(kernels, inst, (change_t)c, seeds);
             const char *idle = noticed ? nullptr : find_idle((change_t)c, &before);
+            if (!noticed && !idle && c <= NO_LGKMCNT && is_waited_soon(object, i))
+                idle = "IDLE: another wait for as much comes next";
             counts[c].tried++;
             counts[c].idle += idle != nullptr;
             counts[c].caught += noticed;

@@ -59,6 +59,8 @@ struct exchange_t {
 };
 
 char reason[160];
+const char *const routes[ROUTES] = {"by slots", "straight", "damaged"};
+route_t chosen; /* of the exchange that runs */
 
 uint64_t draw(exchange_t *exchange, uint64_t below)
 {
@@ -128,7 +130,8 @@ void set_up_packet(exchange_t *exchange, unsigned number)
     if (draw(exchange, 2))
         packet->bytes = (packet->bytes + 7) / 8 * 8;
     packet->src = (uint8_t *)take(exchange, SENDER, AMDGPU_COARSE, packet->bytes + 16) + alignments[draw(exchange, 5)];
-    packet->dst = (uint8_t *)take(exchange, RECEIVER, AMDGPU_COARSE, packet->bytes + 16) + alignments[draw(exchange, 5)];
+    packet->dst = (uint8_t *)take(exchange, RECEIVER, AMDGPU_COARSE, packet->bytes + 16);
+    packet->dst += alignments[draw(exchange, 5)];
     packet->stride = (straight ? 0 : (packet->bytes + 15) / 16 * 16) + RECORD + BESIDE;
     packet->slot = (uint8_t *)take(exchange, RECEIVER, AMDGPU_UNCACHED, exchange->nslots * packet->stride);
     packet->credit = (uint64_t *)take(exchange, SENDER, AMDGPU_UNCACHED, sizeof(uint64_t));
@@ -186,7 +189,7 @@ sv_pull_item_t pull_item_of(exchange_t *exchange, unsigned number)
 /* Shares of a packet meet in its scratch; some launches have fewer blocks than shares. */
 void set_up(exchange_t *exchange)
 {
-    exchange->route = (route_t)draw(exchange, ROUTES);
+    exchange->route = chosen = (route_t)draw(exchange, ROUTES);
     exchange->nslots = exchange->route == STRAIGHT ? 1 : 1 + (unsigned)draw(exchange, 2);
     exchange->epochs = EPOCHS;
     for (unsigned p = 0; p < PACKETS; p++) {
@@ -233,7 +236,7 @@ void launch(exchange_t *exchange, unsigned gpu, unsigned epoch)
 
 bool fail(const char *what, unsigned packet, unsigned epoch)
 {
-    snprintf(reason, sizeof reason, "%s: packet %u, epoch %u", what, packet, epoch);
+    snprintf(reason, sizeof reason, "%s, packet %u, epoch %u, %s", what, packet, epoch, routes[chosen]);
     return false;
 }
 
@@ -250,9 +253,8 @@ bool look_at_sender(exchange_t *exchange, unsigned number)
         return fail("a push has no credit in time", number, (unsigned)*packet->words.failed);
     if (has_come(packet->words.arrived, packet->arrived)) {
         const unsigned epoch = ++packet->arrived;
-        const uint8_t *place = exchange->route == STRAIGHT
-                                   ? packet->dst
-                                   : packet->slot + (exchange->nslots > 1 ? epoch % exchange->nslots : 0) * packet->stride;
+        const unsigned slot = exchange->nslots > 1 ? epoch % exchange->nslots : 0;
+        const uint8_t *place = exchange->route == STRAIGHT ? packet->dst : packet->slot + slot * packet->stride;
         if (!is_damaged(exchange, number, epoch) && !holds_bytes(exchange, number, epoch, place))
             return fail("what has arrived is not all there", number, epoch);
     }
@@ -307,15 +309,15 @@ bool are_all(const exchange_t *exchange, bool (*is_so)(const packet_t &packet, u
 void launch_next(exchange_t *exchange)
 {
     const auto is_sent = [](const packet_t &packet, unsigned epoch) { return packet.sent >= epoch; };
-    const auto has_verdict = [](const packet_t &packet, unsigned epoch) {
-        return packet.sent >= epoch && !has_come(packet.words.sent, packet.sent) &&
-               (epoch == 0 || (*packet.words.verdict >> 32) >= epoch);
+    /* The receiver gives leave for its buffer once it has seen that the packet is there. */
+    const auto has_leave = [](const packet_t &packet, unsigned epoch) {
+        return packet.sent >= epoch && packet.done >= epoch && (epoch == 0 || (*packet.words.verdict >> 32) >= epoch);
     };
     const auto has_arrived = [](const packet_t &packet, unsigned epoch) { return packet.arrived >= epoch; };
     const auto is_done = [](const packet_t &packet, unsigned epoch) { return packet.done >= epoch; };
     const bool straight = exchange->route == STRAIGHT;
     if (exchange->pushed < exchange->epochs && !amdgpu_machine_is_busy(exchange->machine, SENDER) &&
-        (straight ? are_all(exchange, has_verdict, exchange->pushed) : are_all(exchange, is_sent, exchange->pushed)))
+        (straight ? are_all(exchange, has_leave, exchange->pushed) : are_all(exchange, is_sent, exchange->pushed)))
         launch(exchange, SENDER, ++exchange->pushed);
     if (exchange->pulled < exchange->epochs && !amdgpu_machine_is_busy(exchange->machine, RECEIVER) &&
         are_all(exchange, is_done, exchange->pulled) &&
