@@ -186,7 +186,7 @@ bool parse_wait(const char *text, amdgpu_inst_t *inst)
     return true;
 }
 
-/* Scalar loads, LDS, and global and flat accesses. */
+/* Scalar loads, LDS, global and flat accesses; and write-backs, which are waited for like stores. */
 void classify_access(const char *mnemonic, amdgpu_inst_t *inst)
 {
     const bool flat = strncmp(mnemonic, "flat_", 5) == 0, global = strncmp(mnemonic, "global_", 7) == 0;
@@ -195,6 +195,9 @@ void classify_access(const char *mnemonic, amdgpu_inst_t *inst)
                                (flat || scalar || lds ? AMDGPU_COUNTS_LGKM : 0));
     inst->stores = inst->counters && (strstr(mnemonic, "store") || strstr(mnemonic, "write") ||
                                       strstr(mnemonic, "atomic"));
+    inst->follows_stores = strcmp(mnemonic, "buffer_wbl2") == 0;
+    if (inst->follows_stores)
+        inst->counters = AMDGPU_COUNTS_VM;
     inst->gives = inst->counters && (strstr(mnemonic, "load") || strstr(mnemonic, "read") ||
                                      (strstr(mnemonic, "atomic") && inst->sc0));
 }

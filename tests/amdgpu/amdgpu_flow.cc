@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where a wave goes on: branches, waits, barriers, sleep and the end; and what here only takes the wave's turn. There
- * are no caches in this model, so their write-backs and invalidations do nothing.
+ * Where a wave goes on: branches, waits, barriers, sleep and the end; and what here only takes the wave's turn. Where
+ * there are no caches, their write-backs and invalidations do nothing.
  */
 #include <time.h>
 
 #include "amdgpu/amdgpu_late.h"
+#include "amdgpu/amdgpu_weak.h"
 #include "amdgpu/amdgpu_wave.h"
 
 namespace {
@@ -69,6 +70,8 @@ void run_nothing(amdgpu_wave &wave, const amdgpu_inst &inst)
 
 void run_waitcnt(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
+    if (wave.run->gpu)
+        amdgpu_late_note(wave, inst);
     if (wave.late)
         amdgpu_late_wait(wave, inst.most[0], inst.most[1]);
 }
@@ -103,10 +106,39 @@ void run_trap(amdgpu_wave &wave, const amdgpu_inst &inst)
     amdgpu_fail(wave, "a trap");
 }
 
+/* A dispatch invalidates more than these do, and its end writes more back: amdgpu_grid_begin() and _end(). */
+void run_write_back(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    if (wave.run->gpu)
+        amdgpu_cache_write_back(wave, inst);
+}
+
+void run_invalidate(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    if (wave.run->gpu)
+        amdgpu_cache_invalidate(wave, inst, true, true);
+}
+
+void run_invalidate_l2(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    if (wave.run->gpu)
+        amdgpu_cache_invalidate(wave, inst, false, true);
+}
+
+void run_invalidate_l1(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    if (wave.run->gpu)
+        amdgpu_cache_invalidate(wave, inst, true, false);
+}
+
 /* A clock of 100 MHz. */
 void run_memrealtime(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
     struct timespec now;
+    if (wave.run->gpu) {
+        amdgpu_set_pair(wave, inst.operand[0].index, amdgpu_gpu_clock(wave.run->gpu));
+        return;
+    }
     clock_gettime(CLOCK_MONOTONIC, &now);
     amdgpu_set_pair(wave, inst.operand[0].index, (uint64_t)now.tv_sec * 100000000 + (uint64_t)now.tv_nsec / 10);
 }
@@ -130,9 +162,9 @@ const amdgpu_row_t amdgpu_flow_rows[] = {
     {"s_endpgm", run_endpgm},
     {"s_trap", run_trap},
     {"s_memrealtime", run_memrealtime},
-    {"buffer_wbl2", run_nothing},
-    {"buffer_inv", run_nothing},
-    {"buffer_invl2", run_nothing},
-    {"buffer_wbinvl1_vol", run_nothing},
+    {"buffer_wbl2", run_write_back},
+    {"buffer_inv", run_invalidate},
+    {"buffer_invl2", run_invalidate_l2},
+    {"buffer_wbinvl1_vol", run_invalidate_l1},
     {nullptr, nullptr},
 };

@@ -13,7 +13,7 @@
 
 namespace {
 
-enum { ACCESSES = 64, SAVED = 8, CHANCE = 4 }; /* one in so many issues does one that waits */
+enum { ACCESSES = 64, SAVED = 8 };
 
 const uint32_t UNFINISHED = 0xdeadbeef; /* what the registers of a result hold until then */
 
@@ -100,16 +100,16 @@ void hide_result(amdgpu_wave &wave, const amdgpu_inst_t *inst)
 void find_span(amdgpu_wave &wave, access_t *access)
 {
     const amdgpu_inst_t *inst = access->inst;
+    if (inst->follows_stores || is_scalar(inst) || is_lds(inst) || inst->counters & AMDGPU_COUNTS_LGKM) {
+        access->first = 0;
+        access->last = UINT64_MAX;
+        return;
+    }
     const amdgpu_operand_t &address = inst->operand[inst->gives ? 1 : 0];
     const amdgpu_operand_t &base = inst->operand[inst->noperands - 1];
     const bool pair = address.count == 2;
     access->first = UINT64_MAX;
     access->last = 0;
-    if (is_scalar(inst) || is_lds(inst) || inst->counters & AMDGPU_COUNTS_LGKM) {
-        access->first = 0;
-        access->last = UINT64_MAX;
-        return;
-    }
     const uint64_t from = base.kind == AMDGPU_SCALAR ? amdgpu_scalar64(wave, base) : 0;
     const uint32_t *low = amdgpu_vector(wave, address.index), *high = low + AMDGPU_LANES;
     for (uint64_t left = access->exec; left; left &= left - 1) {
@@ -134,6 +134,8 @@ bool depends(const access_t *first, const access_t *second)
         return true;
     if (first->inst->counters == AMDGPU_COUNTS_LGKM && second->inst->counters == AMDGPU_COUNTS_LGKM)
         return is_lds(first->inst) || is_lds(second->inst);
+    if (first->inst->follows_stores || second->inst->follows_stores)
+        return first->inst->stores;
     if (!first->inst->stores && !second->inst->stores)
         return false;
     return first->first <= second->last && second->first <= first->last;
@@ -231,9 +233,9 @@ void complete_some(amdgpu_wave &wave)
 
 } // namespace
 
-struct amdgpu_late *amdgpu_late_open(void)
+struct amdgpu_late *amdgpu_late_open(bool must)
 {
-    if (!is_late())
+    if (!must && !is_late())
         return nullptr;
     amdgpu_late *late = (amdgpu_late *)calloc(1, sizeof *late);
     for (unsigned a = 0; late && a < ACCESSES; a++)
@@ -266,7 +268,7 @@ void amdgpu_late_issue(amdgpu_wave &wave, const amdgpu_inst &inst)
     late->count++;
     for (unsigned c = 0; c < 2; c++)
         access->number[c] = inst.counters & (c + 1) ? ++late->issued[c] : 0;
-    if ((amdgpu_random(wave.run) >> 32) % CHANCE == 0)
+    if ((amdgpu_random(wave.run) >> 32) % wave.run->patience == 0)
         complete_some(wave);
 }
 
@@ -274,4 +276,38 @@ void amdgpu_late_wait(amdgpu_wave &wave, unsigned most_vm, unsigned most_lgkm)
 {
     wait_for(wave, AMDGPU_COUNTS_VM, most_vm);
     wait_for(wave, AMDGPU_COUNTS_LGKM, most_lgkm);
+}
+
+void amdgpu_late_note(const amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    const amdgpu_late *late = wave.late;
+    bool by[2] = {false, false}, held = false;
+    for (unsigned a = 0; a < late->count; a++) {
+        bool wanted[2];
+        for (unsigned c = 0; c < 2; c++)
+            wanted[c] = (late->access[a]->inst->counters & (c + 1)) &&
+                        late->access[a]->number[c] + inst.most[c] <= late->issued[c];
+        by[0] = by[0] || (wanted[0] && !wanted[1]);
+        by[1] = by[1] || (wanted[1] && !wanted[0]);
+        held = held || wanted[0] || wanted[1];
+    }
+    inst.held += held;
+    inst.held_alone[0] += by[0];
+    inst.held_alone[1] += by[1];
+}
+
+/* A second load into a register keeps its order after the first one, so it may name it as its result. */
+void amdgpu_late_check(const amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    const amdgpu_late *late = wave.late;
+    for (unsigned a = 0; a < late->count; a++) {
+        const amdgpu_inst_t *load = late->access[a]->inst;
+        const amdgpu_operand_t &result = load->operand[0];
+        for (unsigned o = inst.gives ? 1 : 0; load->gives && o < inst.noperands; o++) {
+            const amdgpu_operand_t &operand = inst.operand[o];
+            if (operand.kind == result.kind && operand.index < result.index + result.count &&
+                result.index < operand.index + operand.count)
+                amdgpu_fail(wave, "a use of what no wait has waited for");
+        }
+    }
 }

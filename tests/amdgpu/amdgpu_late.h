@@ -13,8 +13,8 @@
 
 #include "amdgpu/amdgpu_wave.h"
 
-/* Of a wave; NULL where accesses are not late. Partner: amdgpu_late_close(). */
-struct amdgpu_late *amdgpu_late_open(void);
+/* Of a wave; NULL where accesses are not late, unless they must be. Partner: amdgpu_late_close(). */
+struct amdgpu_late *amdgpu_late_open(bool must);
 void amdgpu_late_close(struct amdgpu_late *late);
 
 /* Takes over an access of the wave, and may do some of those that are waiting. */
@@ -22,5 +22,11 @@ void amdgpu_late_issue(amdgpu_wave &wave, const amdgpu_inst &inst);
 
 /* Does accesses, the oldest first, until at most so many are left by each counter. */
 void amdgpu_late_wait(amdgpu_wave &wave, unsigned most_vm, unsigned most_lgkm);
+
+/* Ends the process if an instruction names a register that a load is still to fill: nothing has waited for it. */
+void amdgpu_late_check(const amdgpu_wave &wave, const amdgpu_inst &inst);
+
+/* Notes in a wait what it is about to complete. */
+void amdgpu_late_note(const amdgpu_wave &wave, const amdgpu_inst &inst);
 
 #endif

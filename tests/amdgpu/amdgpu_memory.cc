@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "amdgpu/amdgpu_lanes.h"
+#include "amdgpu/amdgpu_weak.h"
 
 namespace {
 
@@ -83,12 +84,22 @@ void store_words(uint8_t *to, unsigned dwords, const uint32_t *from)
     }
 }
 
+/* From memory or LDS, or through caches where there are some. */
+template <unsigned DWORDS>
+void fetch_words(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t address, uint32_t *to)
+{
+    if (amdgpu_is_cached(wave, address))
+        amdgpu_cache_load(wave, inst, address, 4 * DWORDS, to);
+    else
+        load_words(amdgpu_reach(wave, address, 4 * DWORDS), DWORDS, to);
+}
+
 /* Offsets of scalar loads are constants or registers. */
 template <unsigned DWORDS> void run_scalar_load(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
     const uint64_t base = amdgpu_scalar64(wave, inst.operand[1]);
     const uint64_t address = (base + amdgpu_scalar32(wave, inst.operand[2]) + (int64_t)inst.offset) & ~3ull;
-    load_words(amdgpu_reach(wave, address, 4 * DWORDS), DWORDS, &wave.sgpr[inst.operand[0].index]);
+    fetch_words<DWORDS>(wave, inst, address, &wave.sgpr[inst.operand[0].index]);
 }
 
 /* Where the lanes of an access lie; operand 'at' is its first about addresses. */
@@ -120,7 +131,7 @@ template <unsigned DWORDS> void run_load(amdgpu_wave &wave, const amdgpu_inst &i
     uint32_t *to = amdgpu_vector(wave, inst.operand[0].index);
     for_each_lane(wave, [&](unsigned l) {
         uint32_t words[DWORDS];
-        load_words(amdgpu_reach(wave, address[l], 4 * DWORDS), DWORDS, words);
+        fetch_words<DWORDS>(wave, inst, address[l], words);
         for (unsigned d = 0; d < DWORDS; d++)
             to[d * AMDGPU_LANES + l] = words[d];
     });
@@ -133,7 +144,10 @@ template <class T> void run_load_part(amdgpu_wave &wave, const amdgpu_inst &inst
     uint32_t *to = amdgpu_vector(wave, inst.operand[0].index);
     for_each_lane(wave, [&](unsigned l) {
         T value;
-        memcpy(&value, amdgpu_reach(wave, address[l], sizeof value), sizeof value);
+        if (amdgpu_is_cached(wave, address[l]))
+            amdgpu_cache_load(wave, inst, address[l], sizeof value, &value);
+        else
+            memcpy(&value, amdgpu_reach(wave, address[l], sizeof value), sizeof value);
         to[l] = (uint32_t)(int32_t)value;
     });
 }
@@ -147,7 +161,10 @@ template <unsigned DWORDS> void run_store(amdgpu_wave &wave, const amdgpu_inst &
         uint32_t words[DWORDS];
         for (unsigned d = 0; d < DWORDS; d++)
             words[d] = from[d * AMDGPU_LANES + l];
-        store_words(amdgpu_reach(wave, address[l], 4 * DWORDS), DWORDS, words);
+        if (amdgpu_is_cached(wave, address[l]))
+            amdgpu_cache_store(wave, inst, address[l], 4 * DWORDS, words);
+        else
+            store_words(amdgpu_reach(wave, address[l], 4 * DWORDS), DWORDS, words);
     });
 }
 
@@ -159,7 +176,10 @@ template <class T, unsigned FROM> void run_store_part(amdgpu_wave &wave, const a
     const uint32_t *from = amdgpu_vector(wave, inst.operand[1].index);
     for_each_lane(wave, [&](unsigned l) {
         const T value = (T)(from[l] >> FROM);
-        memcpy(amdgpu_reach(wave, address[l], sizeof value), &value, sizeof value);
+        if (amdgpu_is_cached(wave, address[l]))
+            amdgpu_cache_store(wave, inst, address[l], sizeof value, &value);
+        else
+            memcpy(amdgpu_reach(wave, address[l], sizeof value), &value, sizeof value);
     });
 }
 
@@ -172,7 +192,8 @@ template <class T, class F> void run_atomic(amdgpu_wave &wave, const amdgpu_inst
     const uint32_t *from = amdgpu_vector(wave, inst.operand[at + 1].index);
     uint32_t *to = amdgpu_vector(wave, inst.operand[0].index);
     for_each_lane(wave, [&](unsigned l) {
-        uint8_t *place = amdgpu_reach(wave, address[l], sizeof(T));
+        uint8_t *place = amdgpu_is_cached(wave, address[l]) ? amdgpu_cache_atomic(wave, inst, address[l], sizeof(T))
+                                                            : amdgpu_reach(wave, address[l], sizeof(T));
         if ((uintptr_t)place % sizeof(T))
             amdgpu_fail(wave, "an atomic access to a word that is not aligned");
         T value = from[l];

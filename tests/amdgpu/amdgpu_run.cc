@@ -15,6 +15,7 @@
 #include "amdgpu/amdgpu_coverage.h"
 #include "amdgpu/amdgpu_late.h"
 #include "amdgpu/amdgpu_wave.h"
+#include "amdgpu/amdgpu_weak.h"
 
 namespace {
 
@@ -23,6 +24,7 @@ const uint64_t TURN = 64, TURN_ALONE = 4096; /* instructions at most, where othe
 enum {
     IDLE_YIELDS = 64,   /* rounds of sleep until the thread sleeps */
     IDLE_SLEEP_NS = 50000,
+    PATIENCE = 4,       /* as amdgpu_run_state_t has it, where there are no caches */
     POISON = 0xa5       /* what registers and LDS hold that nothing set */
 };
 
@@ -34,7 +36,9 @@ struct packet_t {
 };
 static_assert(sizeof(packet_t) == 64, "a packet of 64 bytes");
 
-struct grid_t {
+} // namespace
+
+struct amdgpu_grid {
     amdgpu_run_state_t state;
     packet_t packet;
     uint8_t *kernarg;
@@ -46,6 +50,10 @@ struct grid_t {
     uint32_t *vgprs;
     uint8_t *lds;
 };
+
+namespace {
+
+typedef amdgpu_grid grid_t;
 
 /* Launches with the same seed and order differ from each other, as their numbers do. */
 uint64_t first_random()
@@ -129,6 +137,7 @@ void begin_wave(grid_t *grid, unsigned number)
     fill_sgprs(grid, wave, grid->first + block);
     amdgpu_set_pair(*wave, AMDGPU_EXEC, lanes >= AMDGPU_LANES ? ~0ull : (1ull << lanes) - 1);
     wave->scc = wave->yields = wave->sleeps = false;
+    wave->stalled = 0;
     wave->state = AMDGPU_RUNS;
     wave->pc = wave->at = launch->kernel->entry;
     wave->vgpr = grid->vgprs + (size_t)number * launch->kernel->nvgprs * AMDGPU_LANES;
@@ -136,11 +145,11 @@ void begin_wave(grid_t *grid, unsigned number)
         wave->vgpr[l] = first + l;
     wave->block = &grid->block[block];
     wave->run = &grid->state;
-    wave->late = amdgpu_late_open();
+    wave->late = amdgpu_late_open(grid->state.gpu != nullptr);
     grid->running[number] = number;
 }
 
-void begin_grid(grid_t *grid, const amdgpu_launch_t *launch)
+void begin_grid(grid_t *grid, const amdgpu_launch_t *launch, struct amdgpu_gpu *gpu, uint64_t random)
 {
     const amdgpu_kernel_t *kernel = launch->kernel;
     const unsigned each = (launch->nthreads + AMDGPU_LANES - 1) / AMDGPU_LANES;
@@ -150,7 +159,9 @@ void begin_grid(grid_t *grid, const amdgpu_launch_t *launch)
     const size_t vgpr_bytes = (size_t)grid->nwaves * kernel->nvgprs * AMDGPU_LANES * sizeof *grid->vgprs;
     grid->state = amdgpu_run_state_t();
     grid->state.launch = launch;
-    grid->state.random = first_random();
+    grid->state.random = random;
+    grid->state.gpu = gpu;
+    grid->state.patience = gpu ? amdgpu_gpu_patience(gpu) : unsigned{PATIENCE};
     fill_kernarg(grid, launch);
     grid->state.nranges = 2;
     grid->state.range[0] = {(uintptr_t)grid->kernarg, (uintptr_t)grid->kernarg + kernel->kernarg_bytes};
@@ -163,7 +174,7 @@ void begin_grid(grid_t *grid, const amdgpu_launch_t *launch)
     memset(grid->vgprs, POISON, vgpr_bytes);
     memset(grid->lds, POISON, (size_t)grid->nblocks * kernel->lds_bytes);
     for (unsigned b = 0; b < grid->nblocks; b++)
-        grid->block[b] = amdgpu_block_t{each, 0, 0, grid->lds + (size_t)b * kernel->lds_bytes};
+        grid->block[b] = amdgpu_block_t{each, 0, 0, 0, grid->lds + (size_t)b * kernel->lds_bytes};
     for (unsigned w = 0; w < grid->nwaves; w++)
         begin_wave(grid, w);
 }
@@ -207,6 +218,8 @@ void take_turn(amdgpu_wave_t *wave, uint64_t most)
         object->executed[at / 4] = 1;
         wave->at = wave->pc;
         wave->pc += inst->bytes;
+        if (wave->run->gpu)
+            amdgpu_late_check(*wave, *inst);
         if (wave->late && inst->counters)
             amdgpu_late_issue(*wave, *inst);
         else
@@ -255,10 +268,43 @@ void amdgpu_fail(const amdgpu_wave &wave, const char *what)
     abort();
 }
 
+amdgpu_grid *amdgpu_grid_begin(const amdgpu_launch_t *launch, struct amdgpu_gpu *gpu, uint64_t random)
+{
+    amdgpu_grid *grid = (amdgpu_grid *)allocate(sizeof *grid);
+    begin_grid(grid, launch, gpu, random ? random : 1);
+    for (unsigned b = 0; b < grid->nblocks; b++)
+        grid->block[b].cu = amdgpu_gpu_choose_cu(gpu);
+    return grid;
+}
+
+bool amdgpu_grid_step(amdgpu_grid *grid)
+{
+    const uint64_t random = amdgpu_random(&grid->state);
+    const unsigned at = (unsigned)(random >> 32) % grid->nrunning;
+    amdgpu_wave_t *wave = &grid->wave[grid->running[at]];
+    if (wave->stalled > 0) {
+        wave->stalled--;
+        return true;
+    }
+    take_turn(wave, 1 + random % TURN);
+    if (wave->state != AMDGPU_RUNS) {
+        grid->running[at] = grid->running[--grid->nrunning];
+        release_barrier(grid, wave->block);
+    }
+    return grid->nrunning > 0;
+}
+
+void amdgpu_grid_end(amdgpu_grid *grid)
+{
+    amdgpu_coverage_count(grid->nwaves, grid->state.ninsts);
+    end_grid(grid);
+    free(grid);
+}
+
 void amdgpu_run(const amdgpu_launch_t *launch)
 {
     grid_t grid;
-    begin_grid(&grid, launch);
+    begin_grid(&grid, launch, nullptr, first_random());
     while (grid.nrunning > 0) {
         const uint64_t random = amdgpu_random(&grid.state);
         const unsigned at = (unsigned)(random >> 32) % grid.nrunning;

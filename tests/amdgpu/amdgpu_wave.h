@@ -68,7 +68,11 @@ typedef struct amdgpu_inst {
     amdgpu_part_t dst_part;
     uint8_t counters;          /* of accesses to memory */
     bool gives, stores;        /* such an access has a result, in operand 0; it changes memory */
+    bool follows_stores;       /* a write-back: comes after what the wave has stored, and before nothing */
     uint8_t most[2];           /* of a wait: how many may be left by each counter */
+    /* With caches, how often a wait completed something, by either counter, and by each alone; how often a write-back
+       found something dirty, of its GPU's memory and of other memory; how often an access met what an L2 keeps. */
+    mutable uint32_t held, held_alone[2], found_own, found_other, met_kept;
 } amdgpu_inst_t;
 
 /* A mnemonic without its _e32, _e64 and _sdwa, and what it does. Tables end with a name that is NULL. */
@@ -84,11 +88,13 @@ typedef enum amdgpu_state { AMDGPU_RUNS, AMDGPU_AT_BARRIER, AMDGPU_ENDED } amdgp
 
 typedef struct amdgpu_block {
     unsigned nwaves, waiting, ended; /* of its waves: at a barrier, and ended */
+    unsigned cu;                     /* the compute unit it runs on, where there are caches */
     uint8_t *lds;
 } amdgpu_block_t;
 
 struct amdgpu_run_state;
 struct amdgpu_late;
+struct amdgpu_gpu;
 
 /* Which registers a kernel wants to begin with; others are refused when it is loaded. */
 enum { AMDGPU_WANTS_BUFFER = 1, AMDGPU_WANTS_PACKET = 2, AMDGPU_WANTS_KERNARG = 8 };
@@ -98,6 +104,7 @@ typedef struct amdgpu_wave {
     bool scc;
     bool yields;          /* the turn ends after this instruction */
     bool sleeps;          /* as it says itself */
+    unsigned stalled;     /* turns that it is to miss */
     amdgpu_state_t state;
     uintptr_t pc, at;     /* of the next instruction, and of this one */
     uint32_t *vgpr;       /* 64 lanes of each */
@@ -126,6 +133,8 @@ typedef struct amdgpu_run_state {
     amdgpu_range_t range[AMDGPU_RANGES]; /* that were found, the last one first; the launch's own among them */
     unsigned nranges;
     uint64_t random, ninsts;
+    struct amdgpu_gpu *gpu;     /* whose caches its accesses go through; NULL: there are none */
+    unsigned patience;          /* one in so many accesses completes one that waits */
     unsigned idle;              /* turns in a row that ended in sleep */
 } amdgpu_run_state_t;
 

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weak_driver FOLDER ARCH FIRST COUNT [STRIDE SEEDS]: runs the exchange of weak_exchange.h with the code objects of the
+ * folder for COUNT seeds from FIRST on. With STRIDE it then makes mutations of the code that these runs executed, takes
+ * every STRIDE-th one, and runs each in a process of its own with seeds 1 to SEEDS until one of them notices.
+ *
+ * Mutations, one at a time: a counter of an s_waitcnt no longer waited for; a barrier, a write-back or an invalidation
+ * left out; a bit of those and of global accesses (sc0, sc1, nt; glc, slc) cleared. sc0 of an atomic is none: it says
+ * that the value before is wanted.
+ *
+ * What no seed notices is explained where the runs without a mutation have shown that the instruction did nothing:
+ * IDLE. Other survivors are listed, and explained in README.md by what they are for.
+ *
+ * The status is 1 if a seed fails without a mutation, or no mutation was noticed; 77 if there is no disassembler.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "amdgpu/amdgpu_wave.h"
+#include "amdgpu/weak_exchange.h"
+
+namespace {
+
+enum change_t { NO_WAIT, NO_VMCNT, NO_LGKMCNT, DROPPED, NO_SC0, NO_SC1, NO_NT, CHANGES };
+const char *const change_names[CHANGES] = {"not waited for", "without vmcnt",  "without lgkmcnt", "left out",
+                                           "without sc0/glc", "without sc1",    "without nt/slc"};
+
+struct outcome_t { /* shared with the process of a mutation */
+    uint64_t seed;
+    char reason[160];
+} *outcome;
+
+struct counts_t {
+    unsigned tried, caught, idle;
+    uint64_t latest; /* seed that was needed */
+} counts[CHANGES];
+
+void run_nothing(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    (void)wave, (void)inst;
+}
+
+bool applies(change_t change, const amdgpu_inst_t *inst, const char *text)
+{
+    const bool cache = strncmp(text, "buffer_", 7) == 0;
+    const bool is_wait = strncmp(text, "s_waitcnt", 9) == 0;
+    const bool waits[2] = {is_wait && inst->most[0] != UINT8_MAX, is_wait && inst->most[1] != UINT8_MAX};
+    const bool global = inst->counters & AMDGPU_COUNTS_VM && !cache;
+    switch (change) {
+    case NO_WAIT: return waits[0] || waits[1];
+    case NO_VMCNT:
+    case NO_LGKMCNT: return waits[0] && waits[1];
+    case DROPPED: return cache || strncmp(text, "s_barrier", 9) == 0;
+    case NO_SC0: return (cache || (global && !strstr(text, "atomic"))) && inst->sc0;
+    case NO_SC1: return (cache || global) && inst->sc1;
+    default: return (cache || global) && inst->nt;
+    }
+}
+
+void apply(change_t change, amdgpu_inst_t *inst)
+{
+    if (change == NO_WAIT || change == NO_VMCNT)
+        inst->most[0] = UINT8_MAX;
+    if (change == NO_WAIT || change == NO_LGKMCNT)
+        inst->most[1] = UINT8_MAX;
+    inst->sc0 = inst->sc0 && change != NO_SC0;
+    inst->sc1 = inst->sc1 && change != NO_SC1;
+    inst->nt = inst->nt && change != NO_NT;
+    if (change == DROPPED) {
+        inst->run = run_nothing;
+        inst->counters = 0;
+    }
+}
+
+/* Whether a wait for at least as much comes before any access, barrier, branch or cache instruction. Uses of what is
+   not there yet are noticed when they run. */
+bool is_waited_soon(const amdgpu_object_t *object, size_t at)
+{
+    const amdgpu_inst_t *wait = object->inst[at];
+    char line[256];
+    for (size_t i = at + wait->bytes / 4; i < object->text_bytes / 4 && object->inst[i];) {
+        const amdgpu_inst_t *inst = object->inst[i];
+        if (amdgpu_disassemble(object, (uintptr_t)object->text + 4 * i, line, sizeof line) == 0)
+            return false;
+        if (strstr(line, "s_waitcnt") && inst->most[0] <= wait->most[0] && inst->most[1] <= wait->most[1])
+            return true;
+        if (inst->counters || strstr(line, "branch") || strstr(line, "barrier") || strstr(line, "buffer_") ||
+            strstr(line, "s_setpc") || strstr(line, "s_endpgm"))
+            return false;
+        i += inst->bytes / 4;
+    }
+    return false;
+}
+
+/* Why a mutation changes nothing; NULL if the runs do not show it. */
+const char *find_idle(change_t change, const amdgpu_inst_t *inst)
+{
+    const bool is_store = inst->stores;
+    switch (change) {
+    case NO_WAIT: return inst->held ? nullptr : "IDLE: nothing was in flight";
+    case NO_VMCNT: return inst->held_alone[0] ? nullptr : "IDLE: the other counter waited for the same";
+    case NO_LGKMCNT: return inst->held_alone[1] ? nullptr : "IDLE: the other counter waited for the same";
+    case DROPPED:
+        return inst->follows_stores && !inst->found_own && !inst->found_other ? "IDLE: nothing was dirty" : nullptr;
+    case NO_SC1:
+        if (inst->follows_stores && !inst->found_own && !inst->found_other)
+            return "IDLE: nothing was dirty";
+        return is_store && !inst->met_kept ? "IDLE: all went to memory that no L2 keeps" : nullptr;
+    case NO_SC0:
+        if (inst->follows_stores && !inst->found_other)
+            return "IDLE: nothing was dirty but the GPU's own memory";
+        return is_store && !inst->met_kept ? "IDLE: all went to memory that no L2 keeps" : nullptr;
+    default: return "IDLE: it is about room in caches only";
+    }
+}
+
+/* In a process of its own, since a mutation may end it. True: some seed noticed. */
+bool is_noticed(const weak_kernels_t *kernels, amdgpu_inst_t *inst, change_t change, uint64_t seeds)
+{
+    const struct rlimit no_core = {0, 0};
+    int status;
+    outcome->reason[0] = '\0';
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        setrlimit(RLIMIT_CORE, &no_core);
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(2);
+        apply(change, inst);
+        for (outcome->seed = 1; outcome->seed <= seeds; outcome->seed++) {
+            const char *reason = weak_exchange_run(kernels, outcome->seed);
+            if (reason) {
+                snprintf(outcome->reason, sizeof outcome->reason, "%s", reason);
+                _exit(1);
+            }
+        }
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        perror("weak_driver: fork");
+        exit(2);
+    }
+    if (WIFSIGNALED(status))
+        snprintf(outcome->reason, sizeof outcome->reason,
+                 "the interpreter stops: a use without a wait, or an address nowhere");
+    return outcome->reason[0] != '\0';
+}
+
+void mutate(const weak_kernels_t *kernels, const amdgpu_kernel_t *kernel, unsigned stride, uint64_t seeds)
+{
+    const amdgpu_object_t *object = kernel->object;
+    static unsigned number;
+    char line[256];
+    for (size_t i = 0; i < object->text_bytes / 4; i++) {
+        amdgpu_inst_t *inst = object->inst[i];
+        const uintptr_t pc = (uintptr_t)object->text + 4 * i;
+        if (!inst || !object->executed[i] || amdgpu_disassemble(object, pc, line, sizeof line) == 0)
+            continue;
+        const char *text = line + strspn(line, " \t");
+        for (unsigned c = 0; c < CHANGES; c++) {
+            if (!applies((change_t)c, inst, text) || number++ % stride)
+                continue;
+            const amdgpu_inst_t before = *inst;
+            const bool noticed = is_noticed(kernels, inst, (change_t)c, seeds);
+            const char *idle = noticed ? nullptr : find_idle((change_t)c, &before);
+            if (!noticed && !idle && c <= NO_LGKMCNT && is_waited_soon(object, i))
+                idle = "IDLE: another wait for as much comes next";
+            counts[c].tried++;
+            counts[c].idle += idle != nullptr;
+            counts[c].caught += noticed;
+            if (noticed && outcome->seed > counts[c].latest)
+                counts[c].latest = outcome->seed;
+            printf("%s %s 0x%lx %s %s: ", kernels->arch, kernel->name,
+                   (unsigned long)(pc - (uintptr_t)object->memory), text, change_names[c]);
+            if (noticed)
+                printf("noticed, seed %lu, %s\n", (unsigned long)outcome->seed, outcome->reason);
+            else
+                printf("%s\n", idle ? idle : "SURVIVES");
+        }
+    }
+}
+
+const amdgpu_kernel_t *load_kernel(const char *folder, const char *name, const char *arch)
+{
+    static uint8_t images[2][1 << 18];
+    static unsigned used;
+    char path[512], error[256] = "it cannot be read";
+    snprintf(path, sizeof path, "%s/kernel_%s.%s.co", folder, name, arch);
+    FILE *file = fopen(path, "rb");
+    uint8_t *image = images[used++];
+    const size_t bytes = file ? fread(image, 1, sizeof images[0], file) : 0;
+    if (file)
+        fclose(file);
+    amdgpu_object_t *object = bytes > 64 && bytes < sizeof images[0]
+                                  ? amdgpu_object_load(image, arch, error, sizeof error) : nullptr;
+    char symbol[64];
+    snprintf(symbol, sizeof symbol, "sv_%s", name);
+    const amdgpu_kernel_t *kernel = object ? amdgpu_kernel_find(object, symbol) : nullptr;
+    if (!kernel) {
+        fprintf(stderr, "%s: %s\n", path, object ? "it lacks its kernel" : error);
+        exit(2);
+    }
+    return kernel;
+}
+
+int run_seeds(const weak_kernels_t *kernels, uint64_t first, uint64_t count)
+{
+    int failed = 0;
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        const char *reason = weak_exchange_run(kernels, seed);
+        if (!reason)
+            continue;
+        printf("FAIL: emulated %s, seed %lu: %s\n", kernels->arch, (unsigned long)seed, reason);
+        if (++failed == 5)
+            break;
+    }
+    printf("emulated %s with a weak memory: %lu seeds from %lu on, %d failed\n", kernels->arch, (unsigned long)count,
+           (unsigned long)first, failed);
+    return failed;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    char error[256];
+    if (!amdgpu_text_open(error, sizeof error)) {
+        printf("SKIP: %s\n", error);
+        return 77;
+    }
+    if (argc != 5 && argc != 7) {
+        fprintf(stderr, "usage: %s FOLDER ARCH FIRST COUNT [STRIDE SEEDS]\n", argv[0]);
+        return 2;
+    }
+    const weak_kernels_t kernels = {argv[2], load_kernel(argv[1], "push", argv[2]),
+                                    load_kernel(argv[1], "pull", argv[2])};
+    if (run_seeds(&kernels, strtoull(argv[3], nullptr, 10), strtoull(argv[4], nullptr, 10)))
+        return 1;
+    if (argc == 5)
+        return 0;
+    outcome = (outcome_t *)mmap(nullptr, sizeof *outcome, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const unsigned stride = (unsigned)atoi(argv[5]);
+    if (outcome == MAP_FAILED || stride == 0)
+        return 2;
+    mutate(&kernels, kernels.push, stride, strtoull(argv[6], nullptr, 10));
+    mutate(&kernels, kernels.pull, stride, strtoull(argv[6], nullptr, 10));
+    unsigned caught = 0;
+    for (unsigned c = 0; c < CHANGES; c++) {
+        caught += counts[c].caught;
+        printf("%-7s %-16s %4u mutations, %4u noticed, by seed %lu at the latest, %u idle\n", argv[2], change_names[c],
+               counts[c].tried, counts[c].caught, (unsigned long)counts[c].latest, counts[c].idle);
+    }
+    return caught > 0 ? 0 : 1;
+}

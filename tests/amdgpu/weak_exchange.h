@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An exchange between two emulated GPUs with a weak memory: kernels push packets on one and pull them on the other, and
+ * hosts look at the words that the kernels release. A seed decides sizes, alignments, the route, and what the machine
+ * does (amdgpu_weak.h). Whatever a word promises is looked for in memory the moment the word is there.
+ */
+#ifndef SELVAGE_TESTS_WEAK_EXCHANGE_H
+#define SELVAGE_TESTS_WEAK_EXCHANGE_H
+
+#include "amdgpu/amdgpu.h"
+
+typedef struct weak_kernels {
+    const char *arch;
+    const amdgpu_kernel_t *push, *pull;
+} weak_kernels_t;
+
+/* NULL if all went well; else what did not. Any process; not in two threads at once. */
+const char *weak_exchange_run(const weak_kernels_t *kernels, uint64_t seed);
+
+#endif
