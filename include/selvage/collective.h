@@ -181,7 +181,10 @@ int selvage_coll_size(const selvage_coll_t *coll);
  */
 selvage_status_t selvage_coll_register(selvage_coll_t *coll, void *ptr, size_t bytes, selvage_window_t **window_out);
 
-/** @brief Withdraws a window, after the work on it is complete. Collective; blocks; accepts NULL on all ranks. */
+/**
+ * @brief Withdraws a window, after the work on it is complete. Collective; blocks; accepts NULL on all ranks.
+ * @return ERR_DEVICE, ERR_TIMEOUT, ERR_STATE (another thread's, see selvage_comm_create())
+ */
 selvage_status_t selvage_coll_unregister(selvage_window_t *window);
 
 /**
@@ -198,7 +201,11 @@ selvage_status_t selvage_coll_unregister(selvage_window_t *window);
  */
 selvage_status_t selvage_coll_op_create(selvage_coll_t *coll, const void *scalar, selvage_type_t type,
                                         selvage_scalar_t where, selvage_op_t *op_out);
-/** @brief Gives an operation back; calls already made keep it. Local. @return ERR_ARGUMENT */
+/**
+ * @brief Gives an operation back; calls already made keep it. Local.
+ * @param[in] op  what selvage_coll_op_create() gave
+ * @return ERR_ARGUMENT
+ */
 selvage_status_t selvage_coll_op_destroy(selvage_coll_t *coll, selvage_op_t op);
 
 /**
@@ -206,6 +213,16 @@ selvage_status_t selvage_coll_op_destroy(selvage_coll_t *coll, selvage_op_t op);
  * They are stream-ordered and collective, all by the rules at the top of this file. Buffers stay until the stream has
  * passed the call.
  *
+ * @param[in]  send        input
+ * @param[out] recv        output
+ * @param[in]  count       elements of it; in selvage_coll_all_to_all() those for each rank
+ * @param[in]  recv_count  elements that each rank receives
+ * @param[in]  send_count  elements that each rank sends
+ * @param[in]  type        of the elements
+ * @param[in]  op          SELVAGE_OP_SUM and its kin, or what selvage_coll_op_create() gave
+ * @param[in]  root        the rank that sends, or receives, for all
+ * @param[in]  peer        the other rank, or MPI_PROC_NULL
+ * @param[in]  stream      native handle; NULL is the default stream
  * @return ERR_ARGUMENT at once for what is wrong with the call itself; ERR_UNSUPPORTED for a stream that is being
  *         captured, if the communicator spans nodes, or if it is not that of the whole group; the sticky error of the
  *         communicator once there is one (selvage_coll_error()); ERR_DEVICE, ERR_LIMIT
@@ -246,7 +263,7 @@ selvage_status_t selvage_coll_barrier(selvage_coll_t *coll, void *stream);
  * one writes: they are not ordered among each other. @return ERR_ARGUMENT
  */
 selvage_status_t selvage_coll_group_begin(selvage_coll_t *coll);
-/** @brief Closes it and launches. @return as the collectives; the first error of a call in the group */
+/** @brief Closes it and launches. @return the first error of a call in the group, as selvage_coll_all_reduce() */
 selvage_status_t selvage_coll_group_end(selvage_coll_t *coll);
 
 /**
@@ -265,8 +282,12 @@ selvage_status_t selvage_coll_error(selvage_coll_t *coll);
  */
 void selvage_coll_abort(selvage_coll_t *coll);
 
-/** @brief Counters. Local; waits for a turn of the progress thread while calls between nodes are under way, else never
- *  blocks. @return ERR_ARGUMENT */
+/**
+ * @brief Counters. Local; waits for a turn of the progress thread while calls between nodes are under way, else never
+ * blocks.
+ * @param[in,out] stats_out  struct_size says how much is written
+ * @return ERR_ARGUMENT
+ */
 selvage_status_t selvage_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out);
 
 /** @brief Bytes of an element; 0 for none. */

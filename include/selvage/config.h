@@ -36,12 +36,14 @@ typedef void (*selvage_setting_visitor_t)(void *arg, const selvage_setting_t *se
  *
  * Local; does not block; any thread; may be called before MPI_Init. Nothing is shown if the environment is refused.
  *
+ * @param[in] visitor  called once for each setting
  * @return ERR_ARGUMENT; ERR_CONFIG with the variable, its value and what was wanted in the detail
  */
 selvage_status_t selvage_config_visit(selvage_setting_visitor_t visitor, void *arg);
 
 /**
  * @brief Prints the same as a table, for the head of a job's log. Local; any thread; may be called before MPI_Init.
+ * @param[in] stream  of the C library, open for writing
  * @return ERR_ARGUMENT, ERR_CONFIG; ERR_SYSTEM if @p stream does not take it
  */
 selvage_status_t selvage_config_print(FILE *stream);

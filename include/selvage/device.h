@@ -138,38 +138,53 @@ selvage_status_t selvage_device_malloc(selvage_device_t *dev, size_t bytes, void
 /** @brief Frees device memory; work that uses it must be complete. Accepts a NULL pointer. */
 void selvage_device_free(selvage_device_t *dev, void *ptr);
 
-/** @brief Allocates pinned host memory, aligned to 256 bytes. Freed by selvage_device_host_free(). */
+/**
+ * @brief Allocates pinned host memory, aligned to 256 bytes.
+ * @param[out] ptr_out  freed by selvage_device_host_free()
+ * @return ERR_ARGUMENT, ERR_MEMORY
+ */
 selvage_status_t selvage_device_host_malloc(selvage_device_t *dev, size_t bytes, void **ptr_out);
 
 /** @brief Frees pinned host memory. Accepts a NULL pointer. */
 void selvage_device_host_free(selvage_device_t *dev, void *ptr);
 
-/** @brief Makes an in-order stream. @param[out] stream_out native handle, freed by selvage_stream_destroy() */
+/**
+ * @brief Makes an in-order stream.
+ * @param[out] stream_out  native handle, freed by selvage_stream_destroy()
+ * @return ERR_ARGUMENT, ERR_MEMORY, ERR_DEVICE
+ */
 selvage_status_t selvage_stream_create(selvage_device_t *dev, void **stream_out);
 
 /** @brief Destroys a stream after its work is done (blocks for that). Accepts a NULL stream, which does nothing. */
 void selvage_stream_destroy(selvage_device_t *dev, void *stream);
 
-/** @brief Blocks until everything enqueued on @p stream so far is complete. @return the first device error */
+/** @brief Blocks until everything enqueued on @p stream so far is complete.
+ * @return ERR_ARGUMENT; ERR_DEVICE, the first error of the device */
 selvage_status_t selvage_stream_synchronize(selvage_device_t *dev, void *stream);
 
 /** A place in a stream that can be waited for while work after it goes on (opaque). */
 typedef struct selvage_event selvage_event_t;
 
-/** @brief Makes an event, which is not recorded yet. @param[out] event_out freed by selvage_event_destroy() */
+/**
+ * @brief Makes an event, which is not recorded yet.
+ * @param[out] event_out  freed by selvage_event_destroy()
+ * @return ERR_ARGUMENT, ERR_MEMORY, ERR_DEVICE
+ */
 selvage_status_t selvage_event_create(selvage_device_t *dev, selvage_event_t **event_out);
 
 /** @brief Destroys an event, which may still be on its way. Accepts NULL. */
 void selvage_event_destroy(selvage_device_t *dev, selvage_event_t *event);
 
-/** @brief Records the event after all that is enqueued on @p stream so far. Returns at once. The last record counts. */
+/** @brief Records the event after all that is enqueued on @p stream so far. Returns at once. The last record counts.
+ * @return ERR_ARGUMENT, ERR_DEVICE */
 selvage_status_t selvage_event_record(selvage_device_t *dev, selvage_event_t *event, void *stream);
 
 /** @brief Asks whether what was before the last record is complete; never blocks.
- * @return SELVAGE_SUCCESS if it is, or if there is no record; SELVAGE_IN_PROGRESS; or the first device error */
+ * @return SUCCESS if it is, or if there is no record; IN_PROGRESS; ERR_ARGUMENT; ERR_DEVICE, the first error */
 selvage_status_t selvage_event_query(selvage_device_t *dev, selvage_event_t *event);
 
-/** @brief Blocks until what was before the last record is complete; not at all if there is none. @return as above */
+/** @brief Blocks until what was before the last record is complete; not at all if there is none.
+ * @return ERR_ARGUMENT; ERR_DEVICE, the first error of the device */
 selvage_status_t selvage_event_synchronize(selvage_device_t *dev, selvage_event_t *event);
 
 /**
@@ -197,13 +212,15 @@ selvage_status_t selvage_graph_begin(selvage_device_t *dev, void *stream);
  */
 selvage_status_t selvage_graph_end(selvage_device_t *dev, void *stream, selvage_graph_t **graph_out);
 
-/** @brief Runs all of it on @p stream, once for each call. Returns at once; stream-ordered. @return ERR_DEVICE, ... */
+/** @brief Runs all of it on @p stream, once for each call. Returns at once; stream-ordered.
+ * @return ERR_ARGUMENT, ERR_MEMORY, ERR_DEVICE */
 selvage_status_t selvage_graph_launch(selvage_device_t *dev, selvage_graph_t *graph, void *stream);
 
 /** @brief Frees a graph; launches under way go on. Accepts NULL. */
 void selvage_graph_destroy(selvage_device_t *dev, selvage_graph_t *graph);
 
-/** @brief Blocks until all work of this process on the device is complete, whatever its stream. @return as above */
+/** @brief Blocks until all work of this process on the device is complete, whatever its stream.
+ * @return ERR_ARGUMENT; ERR_DEVICE, the first error of the device */
 selvage_status_t selvage_device_synchronize(selvage_device_t *dev);
 
 /** Where memory lies. */
@@ -237,17 +254,29 @@ typedef enum selvage_copy {
  * @brief Enqueues a copy; returns at once. Host memory should be pinned, or the copy may block. Stream-ordered.
  *
  * In which order its bytes arrive is not said: a kernel that polls a word while that is copied may see a part of it.
+ *
+ * @param[out] dst        where to
+ * @param[in]  src        where from
+ * @param[in]  direction  which of the two is device memory
+ * @return ERR_ARGUMENT, ERR_MEMORY, ERR_DEVICE
  */
 selvage_status_t selvage_device_copy(selvage_device_t *dev, void *dst, const void *src, size_t bytes,
                                      selvage_copy_t direction, void *stream);
 
-/** @brief Enqueues a fill of @p bytes bytes with @p value. Stream-ordered. */
+/**
+ * @brief Enqueues a fill of @p bytes bytes with @p value. Stream-ordered.
+ * @param[out] dst    device or pinned memory
+ * @param[in]  value  of each byte, as in memset()
+ * @return ERR_ARGUMENT, ERR_MEMORY, ERR_DEVICE
+ */
 selvage_status_t selvage_device_fill(selvage_device_t *dev, void *dst, int value, size_t bytes, void *stream);
 
 /**
  * @brief Enqueues a pause of @p us microseconds: a modelled kernel that takes time and does nothing.
  *
  * Stream-ordered; returns at once. On soft it uses no CPU, so that overlap can be measured on a small machine.
+ *
+ * @return ERR_ARGUMENT, ERR_MEMORY, ERR_DEVICE
  */
 selvage_status_t selvage_device_delay_us(selvage_device_t *dev, double us, void *stream);
 
@@ -259,6 +288,8 @@ typedef void (*selvage_soft_kernel_t)(const void *arg, unsigned block, unsigned 
  *
  * Returns at once; @p arg is copied. All blocks run at the same time, so they may wait for each other.
  *
+ * @param[in] kernel     called once for each block
+ * @param[in] arg        its argument
  * @param[in] arg_bytes  at most 1280
  * @param[in] nblocks    at least 1
  * @return ERR_UNSUPPORTED on a GPU, where applications launch their own kernels; ERR_ARGUMENT; ERR_MEMORY

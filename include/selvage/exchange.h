@@ -237,7 +237,12 @@ selvage_status_t selvage_exchange_run(selvage_exchange_t *ex, void *stream);
 /** @brief Number of epochs started so far, also by graphs, as far as the device has come. Local; 0 for NULL. */
 uint64_t selvage_exchange_epoch(const selvage_exchange_t *ex);
 
-/** @brief Route that commit settled for the send with this index. Local. @return ERR_ARGUMENT, ERR_STATE */
+/**
+ * @brief Route that commit settled for the send with this index. Local.
+ * @param[in]  index      as selvage_exchange_add_send() gave it
+ * @param[out] route_out  never SELVAGE_ROUTE_DEFAULT
+ * @return ERR_ARGUMENT, ERR_STATE
+ */
 selvage_status_t selvage_exchange_send_route(const selvage_exchange_t *ex, uint32_t index,
                                              selvage_route_t *route_out);
 

@@ -92,6 +92,7 @@ selvage_status_t selvage_grid_create(selvage_comm_t *comm, const selvage_grid_pa
  * @p cart has the ranks of @p comm in the same order (it is the communicator that was wrapped, or one like it).
  * Of @p params, `ndims` is 0 or MPI's, and `periodic`, `blocks`, `ranks` and `reorder` stay zero.
  *
+ * @param[in] cart  read during the call
  * @return as selvage_grid_create(); ERR_ARGUMENT also for a communicator without a Cartesian topology, with more than
  *         4 dimensions or with other ranks
  */
@@ -140,15 +141,25 @@ selvage_status_t selvage_grid_coords(const selvage_grid_t *grid, int rank, int *
 
 /**
  * @brief Rank of the block at @p coords; periodic dimensions wrap. Local.
+ * @param[in]  coords    ndims numbers
  * @param[out] rank_out  -1 if it lies outside in an open dimension
  * @return ERR_ARGUMENT
  */
 selvage_status_t selvage_grid_rank(const selvage_grid_t *grid, const int *coords, int *rank_out);
 
-/** @brief Rank of the neighbour that lies @p offset (-1, 0, 1 each) away; as selvage_grid_rank(). */
+/**
+ * @brief Rank of the neighbour that lies @p offset away; as selvage_grid_rank().
+ * @param[in] offset  ndims numbers, each -1, 0 or 1
+ * @return ERR_ARGUMENT
+ */
 selvage_status_t selvage_grid_neighbour(const selvage_grid_t *grid, const int *offset, int *rank_out);
 
-/** @brief Extent and first global index of any rank's block. Local; arrays of ndims, or NULL. */
+/**
+ * @brief Extent and first global index of any rank's block. Local.
+ * @param[out] extent_out  ndims numbers of cells; may be NULL
+ * @param[out] first_out   ndims global indices; may be NULL
+ * @return ERR_ARGUMENT
+ */
 selvage_status_t selvage_grid_block(const selvage_grid_t *grid, int rank, int64_t *extent_out, int64_t *first_out);
 
 /**
@@ -156,8 +167,8 @@ selvage_status_t selvage_grid_block(const selvage_grid_t *grid, int rank, int64_
  *
  * At an open end of the domain nothing comes from a neighbour, so cells there belong to the interior. Local.
  *
- * @param[in]  width_lo, width_hi  ndims halo widths of either side
- * @param[out] box_out             empty if the block has no such cells
+ * @param[in]  width_lo,width_hi  ndims halo widths of either side
+ * @param[out] box_out            empty if the block has no such cells
  * @return ERR_ARGUMENT
  */
 selvage_status_t selvage_grid_interior(const selvage_grid_t *grid, const int *width_lo, const int *width_hi,
@@ -168,7 +179,8 @@ selvage_status_t selvage_grid_interior(const selvage_grid_t *grid, const int *wi
  *
  * Slabs 2d and 2d+1 are the lower and the upper one of dimension d; they span what slabs of earlier dimensions left.
  *
- * @param[out] slab_out  2 * ndims boxes, some maybe empty
+ * @param[in]  width_lo,width_hi  as for selvage_grid_interior()
+ * @param[out] slab_out           2 * ndims boxes, some maybe empty
  * @return ERR_ARGUMENT
  */
 selvage_status_t selvage_grid_boundary(const selvage_grid_t *grid, const int *width_lo, const int *width_hi,

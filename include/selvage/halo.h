@@ -173,7 +173,7 @@ selvage_status_t selvage_halo_enqueue_wait(selvage_halo_t *halo, void *stream);
 /** @brief start and enqueue_wait in one, with one launch where that can be: as selvage_exchange_run(). */
 selvage_status_t selvage_halo_run(selvage_halo_t *halo, void *stream);
 
-/** @brief start and wait in one: for codes that have nothing to compute meanwhile. */
+/** @brief start and wait in one: for codes that have nothing to compute meanwhile. @return as selvage_halo_wait() */
 selvage_status_t selvage_halo_exchange(selvage_halo_t *halo, void *stream);
 
 /**
@@ -208,7 +208,11 @@ static inline selvage_halo_info_t selvage_halo_info_init(void)
     return started;
 }
 
-/** @brief Tells what a halo moves. Local. @return ERR_ARGUMENT */
+/**
+ * @brief Tells what a halo moves. Local.
+ * @param[in,out] info  struct_size says how much is written
+ * @return ERR_ARGUMENT
+ */
 selvage_status_t selvage_halo_describe(const selvage_halo_t *halo, selvage_halo_info_t *info);
 
 #pragma GCC visibility pop

@@ -179,6 +179,13 @@ selvage_status_t selvage_message_group_end(selvage_comm_t *comm);
  * They are as the calls above and selvage_message_wait() after them. When one fails, its requests are given up: nothing
  * writes the receive buffer or reads the send buffer any more, unless the error's detail says that this could not be
  * stopped in time. The other rank's request ends with ERR_TIMEOUT.
+ *
+ * @param[in]  buf,send_buf                 as for selvage_message_isend()
+ * @param[out] recv_buf                     as for selvage_message_irecv()
+ * @param[in]  count,send_count,recv_count  elements; of a receive, at most
+ * @param[in]  type,send_type,recv_type     of the elements
+ * @param[in]  tag,send_tag,recv_tag        0 to 2^31-1; of a receive MPI_ANY_TAG, too
+ * @param[out] status_out                   what was received; may be NULL
  * @return as those, and as selvage_message_wait()
  * @{
  */
@@ -196,7 +203,11 @@ selvage_status_t selvage_message_sendrecv(selvage_comm_t *comm, const void *send
 /**
  * @name Completing
  * Local. A request that is complete, well or not, is freed and set to NULL. NULL is complete, with an empty status.
- * @p status_out and @p statuses_out may be NULL.
+ *
+ * @param[in]     count                    number of requests
+ * @param[in,out] request,requests         set to NULL once complete
+ * @param[out]    status_out,statuses_out  how it ended, or how each did; may be NULL
+ * @param[out]    index_out                which request is complete; SIZE_MAX if all are NULL
  * @return ERR_TRUNCATED (the message had more bytes than the receive: nothing was received, the detail has both sizes),
  *         ERR_CHECKSUM, ERR_DEVICE, ERR_MPI, ERR_MEMORY; ERR_TIMEOUT (request open); ERR_ARGUMENT
  * @{
@@ -208,7 +219,7 @@ selvage_status_t selvage_message_wait(selvage_request_t **request, selvage_messa
 /** @brief Blocks until all are, also if some fail. All on one communicator. */
 selvage_status_t selvage_message_waitall(size_t count, selvage_request_t **requests,
                                          selvage_message_status_t *statuses_out);
-/** @brief Blocks until one is; @p index_out is which, SIZE_MAX if all are NULL. All on one communicator. */
+/** @brief Blocks until one is. All on one communicator. */
 selvage_status_t selvage_message_waitany(size_t count, selvage_request_t **requests, size_t *index_out,
                                          selvage_message_status_t *status_out);
 /**
@@ -228,8 +239,9 @@ selvage_status_t selvage_message_free(selvage_request_t **request);
 /**
  * @name Probing
  * What the next receive with this source and tag would take. probe blocks, up to the deadline.
- * @param[out] found_out   1 if there is one
- * @param[out] status_out  its source, tag and bytes; may be NULL
+ * @param[out] found_out    1 if there is one
+ * @param[out] status_out   its source, tag and bytes; may be NULL
+ * @param[out] message_out  received by selvage_message_imrecv(); NULL if there is none
  * @return ERR_ARGUMENT, ERR_TIMEOUT, ERR_MPI, ERR_STATE
  * @{
  */
@@ -237,10 +249,11 @@ selvage_status_t selvage_message_probe(selvage_comm_t *comm, int source, int tag
                                        selvage_message_status_t *status_out);
 selvage_status_t selvage_message_iprobe(selvage_comm_t *comm, int source, int tag, int *found_out,
                                         selvage_message_status_t *status_out);
-/** @brief As iprobe, and takes the message: only selvage_message_imrecv() receives it. NULL if there is none. */
+/** @brief As iprobe, and takes the message: only selvage_message_imrecv() receives it. */
 selvage_status_t selvage_message_improbe(selvage_comm_t *comm, int source, int tag, selvage_message_t **message_out,
                                          selvage_message_status_t *status_out);
-/** @brief Begins to receive what improbe took, and sets @p message to NULL. As selvage_message_irecv(). */
+/** @brief Begins to receive what improbe took. As selvage_message_irecv().
+ * @param[in,out] message  set to NULL */
 selvage_status_t selvage_message_imrecv(selvage_message_t **message, void *buf, size_t count, MPI_Datatype type,
                                         void *stream, selvage_request_t **request);
 /** @} */

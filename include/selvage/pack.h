@@ -56,7 +56,10 @@ selvage_status_t selvage_pack_set_table(selvage_pack_t *pack, void *table);
  */
 uint64_t selvage_pack_digest(const selvage_pack_t *pack);
 
-/** @brief Whether two plans say the same, so that one can be used in place of the other. Local; 0 if either is NULL. */
+/**
+ * @brief Whether two plans say the same, so that one can be used in place of the other. Local; 0 if either is NULL.
+ * @param[in] other  the other plan
+ */
 int selvage_pack_is_equal(const selvage_pack_t *pack, const selvage_pack_t *other);
 
 /**
@@ -79,11 +82,15 @@ selvage_status_t selvage_pack_scatter(selvage_pack_t *pack, const void *packed, 
 /**
  * @brief As selvage_pack_gather(), of a part of the stream: @p bytes bytes of it, from byte @p from on, to @p packed.
  * Parts that begin at multiples of 8 are the fastest. A part that is out of the stream is ERR_ARGUMENT.
+ * @param[in] from  first byte of the stream to be moved
  */
 selvage_status_t selvage_pack_gather_part(selvage_pack_t *pack, const void *buf, size_t from, size_t bytes,
                                           void *packed, void *stream);
 
-/** @brief As selvage_pack_scatter(), of a part of the stream: what is at @p packed begins with its byte @p from. */
+/**
+ * @brief As selvage_pack_scatter(), of a part of the stream: what is at @p packed begins with its byte @p from.
+ * @param[in] from  first byte of the stream to be moved
+ */
 selvage_status_t selvage_pack_scatter_part(selvage_pack_t *pack, const void *packed, size_t from, size_t bytes,
                                            void *buf, void *stream);
 
