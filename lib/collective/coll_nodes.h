@@ -184,6 +184,9 @@ typedef struct sv_coll_plan {
     int rails, mine;           /* how many there are, and this rank's; -1: it carries nothing */
     int groups;                /* of blocks: so many ranks of a node share a rail at most */
     bool direct;               /* few nodes */
+    const uint8_t *keep_from;  /* what a rank that is alone on its node copies from its input to its output itself; */
+    uint8_t *keep_to;
+    uint64_t keep_bytes;       /* 0: nothing */
     void (*describe)(const struct sv_coll_plan *plan, uint64_t row, sv_coll_row_t *row_out);
     /* Enqueue a row's calls among the ranks of this node before and after it goes between nodes; NULL: none. */
     selvage_status_t (*collect)(const struct sv_coll_plan *plan, uint64_t row);

@@ -29,6 +29,7 @@ typedef struct sv_coll_rails {
     uint64_t down_end;             /* rows from there have not begun down */
     bool moved;                    /* in this turn */
     int awaited;                   /* a rank that is waited for, or -1 */
+    bool kept;                     /* what the plan keeps is being copied */
     bool is_short;                 /* each slot is used once: copies go with the kernels, on their stream */
 } sv_coll_rails_t;
 

@@ -435,6 +435,17 @@ static selvage_status_t try_spread(sv_coll_rails_t *run)
                                           run->coll->arena->stream);
 }
 
+/* What needs no kernel and no message. It goes after the shares that other nodes wait for. */
+static selvage_status_t keep_own_part(sv_coll_rails_t *run)
+{
+    const sv_coll_plan_t *plan = run->plan;
+    run->kept = true;
+    if (plan->keep_bytes == 0)
+        return SELVAGE_SUCCESS;
+    return SV_DEVICE_CALL(device_of(run), copy_async, plan->keep_to, plan->keep_from, plan->keep_bytes, SV_COPY_D2D,
+                          run->coll->arena->stream);
+}
+
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
 /* Notes what has happened: progress, or an error. */
@@ -466,6 +477,8 @@ static selvage_status_t drive_rows(sv_coll_rails_t *run)
         status = run->plan->spread && is_spread_next(run) ? try_spread(run) : try_collect(run);
         SV_TRY(note_step(run, status));
     } while (status == SELVAGE_SUCCESS);
+    if (!run->kept)
+        SV_TRY(keep_own_part(run));
     /* 2. Rows whose results may come. */
     while (run->down_end < run->plan->rows) {
         status = may_begin_down(run, run->down_end);
