@@ -22,8 +22,8 @@
 #include "collective/coll_handle.h"
 
 enum { SV_COLL_HEAD_BYTES = 64, SV_COLL_WORD_COPIES = 3 };
-/* Rows of a call that are on their way at a time, and how many are begun on the device before the first has ended
-   there; see coll_rails.c. */
+/* Rows of a call that are on their way at a time, and how many at most are begun on the device before the first has
+   ended there; see coll_rails.c. */
 enum { SV_COLL_RAIL_SLOTS = 8, SV_COLL_RAIL_AHEAD = 2 * SV_COLL_RAIL_SLOTS, SV_COLL_CHUNK_BYTES = 512 << 10 };
 /* Up to so many nodes exchange pieces with each other directly; more of them have two neighbours each. */
 enum { SV_COLL_DIRECT_NODES = 16, SV_COLL_ALL_NODES = -2 };
@@ -191,6 +191,7 @@ typedef struct sv_coll_plan {
     /* Enqueue a row's calls among the ranks of this node before and after it goes between nodes; NULL: none. */
     selvage_status_t (*collect)(const struct sv_coll_plan *plan, uint64_t row);
     selvage_status_t (*spread)(const struct sv_coll_plan *plan, uint64_t row);
+    bool spreads_received;     /* spread takes pieces from where sv_coll_plan_received() has them put */
 } sv_coll_plan_t;
 
 /* Fills in what can be told from the call, for a vector of so many bytes that is divided among the rails. */

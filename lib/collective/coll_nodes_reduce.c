@@ -219,8 +219,8 @@ void sv_coll_nodes_reduce(selvage_coll_t *coll, const sv_coll_call_t *call, sv_c
     sv_coll_plan_begin(plan_out, coll, call, bytes);
     plan_out->collect = collects ? collect_vector : NULL;
     plan_out->describe = call->call == SV_COLL_REDUCE ? describe_reduce : describe_all_reduce;
-    if (call->call == SV_COLL_REDUCE)
-        plan_out->spread = spread_to_root;
-    else if (coll->dev.n > 1)
-        plan_out->spread = sv_coll_plan_spread_vector;
+    if (coll->dev.n == 1)
+        return;
+    plan_out->spreads_received = call->call == SV_COLL_REDUCE;
+    plan_out->spread = plan_out->spreads_received ? spread_to_root : sv_coll_plan_spread_vector;
 }

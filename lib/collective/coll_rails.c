@@ -11,13 +11,16 @@
  * Up to SV_COLL_RAIL_SLOTS rows are in each of up and down at a time, so that copies, both ways of the wire, sums and
  * the node's kernels overlap. A row takes slot row % SV_COLL_RAIL_SLOTS.
  *
- * Why it ends. All ranks of a node enqueue the same kernels in one order: collect(row) for AHEAD rows, then by turns
+ * Why it ends. All ranks of a node enqueue the same kernels in one order: collect(row) for `ahead` rows, then by turns
  * spread and collect. Copies have streams of their own, and never wait for a kernel of a later row. What a row waits
  * for is an earlier step of its own, or its slot, which is free when a step of the row SLOTS before it has ended. A
- * kernel spread(row) comes after collect(row + AHEAD - 1) on the stream, which waits for up(row + AHEAD - 1 - SLOTS),
- * and that for spread(row - 1) at most, because AHEAD is 2 * SLOTS. So every wait is for something lower in a fixed
- * order. Where there are no more rows than slots, nothing waits for a slot: kernels wait for other ranks' launches
- * only, which all come, and one stream has copies and kernels.
+ * kernel spread(row) comes after collect(row + ahead - 1) on the stream, which waits for up(row + ahead - 1 - SLOTS),
+ * and that for down of the same row, which waits for no kernel: results lie where the user wants them, and are spread
+ * from there. Where they lie in the slot, down(row) waits for spread(row - SLOTS). Then `ahead` is SLOTS, so that the
+ * kernel spread(row) waits for spread(row - 1 - SLOTS) at most, and down has SLOTS rows under way; with more ahead it
+ * would have fewer, down to one with 2 * SLOTS. So every wait is for something lower in a fixed order. Where there are
+ * no more rows than slots, nothing waits for a slot: kernels wait for other ranks' launches only, which all come, and
+ * one stream has copies and kernels.
  *
  * Nothing here waits: who has a call under way drives it (coll_nodes_run.c). The arena owns the slots; one call at a
  * time is in them. It runs where the engine lives.
@@ -293,7 +296,7 @@ static selvage_status_t may_begin_down(const sv_coll_rails_t *run, uint64_t row)
 {
     if (row >= run->down_begin + SLOTS)
         return SELVAGE_IN_PROGRESS;
-    if (!run->plan->spread || row < SLOTS)
+    if (!run->plan->spreads_received || row < SLOTS)
         return SELVAGE_SUCCESS;
     if (row - SLOTS >= run->spreads)
         return SELVAGE_IN_PROGRESS;
@@ -391,13 +394,19 @@ static bool may_launch(const sv_coll_rails_t *run)
     return sv_coll_fifo_has_room(run->coll->arena, 2 * (unsigned)run->plan->rails);
 }
 
+/* How many rows are collected before the first is spread. */
+static uint64_t count_ahead(const sv_coll_rails_t *run)
+{
+    return run->plan->spreads_received ? SLOTS : AHEAD;
+}
+
 /* Its kernels, in an order that all ranks of the node keep; then the row is up. */
 static selvage_status_t try_collect(sv_coll_rails_t *run)
 {
     const sv_coll_plan_t *plan = run->plan;
     const uint64_t row = run->collects;
     sv_device_t *dev = device_of(run);
-    if (row == plan->rows || row >= run->up_begin + SLOTS || (plan->spread && row >= run->spreads + AHEAD) ||
+    if (row == plan->rows || row >= run->up_begin + SLOTS || (plan->spread && row >= run->spreads + count_ahead(run)) ||
         !may_launch(run))
         return SELVAGE_IN_PROGRESS;
     if (plan->collect) {
@@ -416,7 +425,7 @@ static selvage_status_t try_collect(sv_coll_rails_t *run)
 static bool is_spread_next(const sv_coll_rails_t *run)
 {
     return run->spreads < run->plan->rows &&
-           (run->collects == run->plan->rows || run->collects == run->spreads + AHEAD);
+           (run->collects == run->plan->rows || run->collects == run->spreads + count_ahead(run));
 }
 
 static selvage_status_t try_spread(sv_coll_rails_t *run)
