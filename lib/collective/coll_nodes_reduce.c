@@ -12,8 +12,9 @@
  * not depend on sizes, chunks, routes or time; it is the same on all ranks, and rounded once on each node.
  *
  * Among a few nodes a piece is sent to the node that adds it, and from there to all: two steps, in which each node
- * sends 2 (n - 1) / n of the vector, as in a ring. Among many, and to one root, sums go from node 0 to node 1 and so
- * on, and results back, so that a rank has two neighbours, whatever n is.
+ * sends 2 (n - 1) / n of the vector, as in a ring. Among many, sums go from node 0 to node 1 and so on, and results
+ * back, so that a rank has two neighbours, whatever n is. So do sums for one root, whose node would otherwise receive
+ * the vector n - 1 times: it does where that is once, or one chunk.
  */
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
@@ -113,23 +114,33 @@ static void describe_all_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_col
     row_out->put = (uint8_t *)plan->call->recv + row_out->at;
 }
 
+/* Whether all nodes send their shares to that of the root. */
+static bool is_added_at_root(const sv_coll_plan_t *plan)
+{
+    return plan->direct && (plan->coll->node_set->nnodes == 2 || plan->rows == 1);
+}
+
 /* To the node of the root, and there to a place of its own, if it is not the root's piece. */
 static void describe_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_coll_row_t *row_out)
 {
     const selvage_coll_t *coll = plan->coll;
     const sv_coll_node_set_t *node_set = coll->node_set;
-    const int root_node = node_set->node[plan->call->root], last = node_set->nnodes - 1;
+    const int root_node = node_set->node[plan->call->root];
+    const int adds = is_added_at_root(plan) ? root_node : node_set->nnodes - 1;
     *row_out = (sv_coll_row_t){.from = -1, .to = -1, .source = -1, .next = -1};
     if (plan->mine < 0)
         return;
     row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, vector_bytes(plan), &row_out->at);
-    describe_chain(plan, row, plan->mine, row_out);
-    if (node_set->mine == last && root_node != last)
+    if (is_added_at_root(plan))
+        describe_star(plan, row, plan->mine, adds, row_out);
+    else
+        describe_chain(plan, row, plan->mine, row_out);
+    if (node_set->mine == adds && root_node != adds)
         row_out->next = sv_coll_plan_rank(plan, root_node, plan->mine);
     if (node_set->mine != root_node)
         return;
-    if (node_set->mine != last)
-        row_out->source = sv_coll_plan_rank(plan, last, plan->mine);
+    if (node_set->mine != adds)
+        row_out->source = sv_coll_plan_rank(plan, adds, plan->mine);
     row_out->put = coll->rank == plan->call->root ? (uint8_t *)plan->call->recv + row_out->at
                                                   : sv_coll_plan_received(plan, row);
 }
