@@ -93,7 +93,8 @@ typedef struct sv_coll_row {
     uint64_t at, bytes;        /* the piece, as heads of messages name it */
     const uint8_t *own;        /* this rank's share of it, in device memory; NULL: it has none */
     int from, to;              /* a sum comes from that rank, to which the own share is added, and goes on to that one;
-                                  -1: none. from ALL_NODES: the shares of the rail's ranks on all nodes are added */
+                                  -1: none. from ALL_NODES: the shares of the rail's ranks on all nodes are added. to
+                                  ALL_NODES: the own share goes to these, before */
     bool ends;                 /* the result of the piece is there, once that is done */
     int source, next;          /* the result comes from that rank, and goes on to that one; -1: none; next ALL_NODES: to
                                   the rail's ranks on all other nodes */

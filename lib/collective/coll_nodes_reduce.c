@@ -12,9 +12,10 @@
  * not depend on sizes, chunks, routes or time; it is the same on all ranks, and rounded once on each node.
  *
  * Among a few nodes a piece is sent to the node that adds it, and from there to all: two steps, in which each node
- * sends 2 (n - 1) / n of the vector, as in a ring. Among many, sums go from node 0 to node 1 and so on, and results
- * back, so that a rank has two neighbours, whatever n is. So do sums for one root, whose node would otherwise receive
- * the vector n - 1 times: it does where that is once, or one chunk.
+ * sends 2 (n - 1) / n of the vector, as in a ring. A short vector is sent to all nodes, each of which adds all shares:
+ * one step. Among many, sums go from node 0 to node 1 and so on, and results back, so that a rank has two neighbours,
+ * whatever n is. So do sums for one root, whose node would otherwise receive the vector n - 1 times: it does where that
+ * is once, or one chunk.
  */
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
@@ -50,6 +51,15 @@ static void describe_star(const sv_coll_plan_t *plan, uint64_t row, int rail, in
         row_out->from = SV_COLL_ALL_NODES;
     else
         row_out->to = sv_coll_plan_rank(plan, node, rail);
+}
+
+/* Whether all nodes add a piece of an all-reduce. That is one message after the other less, and n - 1 messages in place
+   of one from each node: for what is short. */
+static bool is_added_everywhere(const sv_coll_plan_t *plan)
+{
+    enum { SENT_BYTES = 32 << 10 };
+    return plan->direct && plan->rows == 1 &&
+           plan->chunk_bytes * (uint64_t)(plan->coll->node_set->nnodes - 1) <= SENT_BYTES;
 }
 
 /* Node sums of pieces, each to the rank whose rail it is. */
@@ -104,6 +114,12 @@ static void describe_all_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_col
     if (plan->mine < 0)
         return;
     row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, vector_bytes(plan), &row_out->at);
+    row_out->put = (uint8_t *)plan->call->recv + row_out->at;
+    if (is_added_everywhere(plan)) {
+        describe_star(plan, row, plan->mine, plan->coll->node_set->mine, row_out);
+        row_out->to = SV_COLL_ALL_NODES;
+        return;
+    }
     if (plan->direct) /* nodes take turns to add */
         describe_star(plan, row, plan->mine, (int)(row % (uint64_t)plan->coll->node_set->nnodes), row_out);
     else
@@ -111,7 +127,6 @@ static void describe_all_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_col
     if (!row_out->ends)
         row_out->source = row_out->to;
     row_out->next = !plan->direct ? row_out->from : row_out->ends ? SV_COLL_ALL_NODES : -1;
-    row_out->put = (uint8_t *)plan->call->recv + row_out->at;
 }
 
 /* Whether all nodes send their shares to that of the root. */

@@ -26,6 +26,7 @@
  * time is in them. It runs where the engine lives.
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/base_status.h"
 #include "collective/coll_nodes_run.h"
@@ -168,6 +169,17 @@ static selvage_status_t send_rail_piece(const sv_coll_rails_t *run, sv_coll_rail
     return sv_coll_sending_start(run->coll, &slot->sending[slot->nsendings++], message, rank, slot->tags);
 }
 
+/* To the rail's ranks on all other nodes. */
+static selvage_status_t send_to_all_nodes(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, const uint8_t *message)
+{
+    const sv_coll_node_set_t *node_set = run->coll->node_set;
+    for (int k = 1; k < node_set->nnodes; k++) {
+        const int node = (node_set->mine + k) % node_set->nnodes;
+        SV_TRY(send_rail_piece(run, slot, message, sv_coll_plan_rank(run->plan, node, run->plan->mine)));
+    }
+    return SELVAGE_SUCCESS;
+}
+
 /* A rank that this one waits for; the oldest row's counts. */
 static void note_awaited(sv_coll_rails_t *run, int rank)
 {
@@ -253,6 +265,17 @@ static selvage_status_t add_all_shares(sv_coll_rails_t *run, sv_coll_rail_slot_t
     return SELVAGE_SUCCESS;
 }
 
+/* The own share goes to all nodes as it is: from a message of its own, since the sum is made in the place of the other.
+   Down has that to spare, where results come from no other rank. */
+static selvage_status_t share_own(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
+{
+    const sv_coll_row_t *what = &slot->row;
+    uint8_t *message = run->staging->down[slot - run->staging->up].in;
+    memcpy(message + SV_COLL_HEAD_BYTES, slot->out + SV_COLL_HEAD_BYTES, what->bytes);
+    sv_coll_message_write(run->coll, run->plan->call, message, what->at, what->bytes);
+    return send_to_all_nodes(run, slot, message);
+}
+
 /* SUCCESS: the state is the next one. */
 static selvage_status_t step_up(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
 {
@@ -261,7 +284,7 @@ static selvage_status_t step_up(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
     case SV_COLL_SLOT_COPY:
         SV_TRY(poll_copy(run, slot));
         slot->state = SV_COLL_SLOT_TAKE;
-        return SELVAGE_SUCCESS;
+        return what->to == SV_COLL_ALL_NODES ? share_own(run, slot) : SELVAGE_SUCCESS;
     case SV_COLL_SLOT_TAKE:
         if (what->from == SV_COLL_ALL_NODES) {
             SV_TRY(add_all_shares(run, slot));
@@ -335,17 +358,10 @@ static selvage_status_t find_result(sv_coll_rails_t *run, sv_coll_rail_slot_t *s
 static selvage_status_t pass_on(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message)
 {
     const sv_coll_row_t *what = &slot->row;
-    const sv_coll_node_set_t *node_set = run->coll->node_set;
     if (what->next == -1)
         return SELVAGE_SUCCESS;
     sv_coll_message_write(run->coll, run->plan->call, message, what->at, what->bytes);
-    if (what->next >= 0)
-        return send_rail_piece(run, slot, message, what->next);
-    for (int k = 1; k < node_set->nnodes; k++) {
-        const int node = (node_set->mine + k) % node_set->nnodes;
-        SV_TRY(send_rail_piece(run, slot, message, sv_coll_plan_rank(run->plan, node, run->plan->mine)));
-    }
-    return SELVAGE_SUCCESS;
+    return what->next >= 0 ? send_rail_piece(run, slot, message, what->next) : send_to_all_nodes(run, slot, message);
 }
 
 static selvage_status_t step_down(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint64_t row)
@@ -376,8 +392,10 @@ static selvage_status_t step_down(sv_coll_rails_t *run, sv_coll_rail_slot_t *slo
         SV_TRY(drive_rail_pieces(run, slot));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
         if (what->source < 0) {
-            SV_TRY(sv_coll_taking_drain(run->coll, &run->staging->up[row % SLOTS].taking));
-            run->staging->up[row % SLOTS].state = SV_COLL_SLOT_DONE;
+            sv_coll_rail_slot_t *above = &run->staging->up[row % SLOTS];
+            SV_TRY(drive_rail_pieces(run, above));
+            SV_TRY(sv_coll_taking_drain(run->coll, &above->taking));
+            above->state = SV_COLL_SLOT_DONE;
         }
         slot->state = SV_COLL_SLOT_DONE;
         return SELVAGE_SUCCESS;
