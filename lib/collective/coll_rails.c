@@ -205,12 +205,37 @@ static selvage_status_t drive_rail_pieces(sv_coll_rails_t *run, sv_coll_rail_slo
     return taken == slot->nsendings ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
+static void *up_stream_of(const sv_coll_rails_t *run)
+{
+    return run->is_short ? run->coll->arena->stream : run->staging->up_stream;
+}
+
+/* The own share of a row, out of the device. */
+static selvage_status_t fetch_share(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
+{
+    sv_device_t *dev = device_of(run);
+    void *stream = up_stream_of(run);
+    SV_TRY(SV_DEVICE_CALL(dev, copy_async, slot->out + SV_COLL_HEAD_BYTES, slot->row.own, slot->row.bytes, SV_COPY_D2H,
+                          stream));
+    return SV_DEVICE_CALL(dev, event_record, slot->copied, stream);
+}
+
+selvage_status_t sv_coll_rails_fetch(sv_coll_rails_t *run, sv_event_t *begun)
+{
+    SV_TRY(SV_DEVICE_CALL(device_of(run), stream_wait_event, up_stream_of(run), begun));
+    for (; run->fetched < SLOTS && run->fetched < run->plan->rows; run->fetched++) {
+        sv_coll_rail_slot_t *slot = &run->staging->up[run->fetched];
+        run->plan->describe(run->plan, run->fetched, &slot->row);
+        if (slot->row.bytes > 0 && slot->row.own)
+            SV_TRY(fetch_share(run, slot));
+    }
+    return SELVAGE_SUCCESS;
+}
+
 /* The row's kernels are enqueued: its own share is copied after them, and a sum may come meanwhile. */
 static selvage_status_t begin_up(sv_coll_rails_t *run, uint64_t row)
 {
     sv_coll_rail_slot_t *slot = &run->staging->up[row % SLOTS];
-    sv_device_t *dev = device_of(run);
-    void *stream = run->is_short ? run->coll->arena->stream : run->staging->up_stream;
     sv_coll_row_t *what = &slot->row;
     run->plan->describe(run->plan, row, what);
     if (what->bytes == 0 || !what->own)
@@ -224,12 +249,13 @@ static selvage_status_t begin_up(sv_coll_rails_t *run, uint64_t row)
     if (what->from == SV_COLL_ALL_NODES)
         SV_TRY(take_rail_piece(run, slot, slot->in,
                                sv_coll_plan_rank(run->plan, run->coll->node_set->mine == 0 ? 1 : 0, run->plan->mine)));
-    if (run->plan->collect && !run->is_short)
-        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, run->staging->collected[row % AHEAD]));
-    SV_TRY(SV_DEVICE_CALL(dev, copy_async, slot->out + SV_COLL_HEAD_BYTES, what->own, what->bytes, SV_COPY_D2H,
-                          stream));
     slot->state = SV_COLL_SLOT_COPY;
-    return SV_DEVICE_CALL(dev, event_record, slot->copied, stream);
+    if (row < run->fetched)
+        return SELVAGE_SUCCESS;
+    if (run->plan->collect && !run->is_short)
+        SV_TRY(SV_DEVICE_CALL(device_of(run), stream_wait_event, up_stream_of(run),
+                              run->staging->collected[row % AHEAD]));
+    return fetch_share(run, slot);
 }
 
 /* Adds a message to what there is, in its place: what there is comes first. */
