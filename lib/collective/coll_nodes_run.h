@@ -29,6 +29,8 @@ typedef struct sv_coll_rails {
     uint64_t down_end;             /* rows from there have not begun down */
     bool moved;                    /* in this turn */
     int awaited;                   /* a rank that is waited for, or -1 */
+    bool fetch_late, put_late;     /* in this turn, a copy of that way was not complete: none after it is looked for */
+    int up_late, down_late;        /* the same for messages from that rank, or -1 */
     bool kept;                     /* what the plan keeps is being copied */
     uint64_t fetched;              /* rows whose shares were enqueued before all ranks were known to be there */
     bool is_short;                 /* each slot is used once: copies go with the kernels, on their stream */

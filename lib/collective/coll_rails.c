@@ -149,11 +149,27 @@ uint8_t *sv_coll_plan_received(const sv_coll_plan_t *plan, uint64_t row)
 
 /* --- up ----------------------------------------------------------------------------------------------------------- */
 
-/* Whether the slot's last copy is complete. A kernel before it may have failed, and then it is worth nothing. */
-static selvage_status_t poll_copy(const sv_coll_rails_t *run, const sv_coll_rail_slot_t *slot)
+/* Whether the slot's last copy is complete. A kernel before it may have failed, and then it is worth nothing. Copies of
+   one way share a stream: in a turn one that is late is asked for, and none after it. */
+static selvage_status_t poll_copy(const sv_coll_rails_t *run, const sv_coll_rail_slot_t *slot, bool *late)
 {
-    SV_TRY(SV_DEVICE_CALL(device_of(run), event_query, slot->copied));
-    return sv_coll_check(run->coll);
+    if (*late)
+        return SELVAGE_IN_PROGRESS;
+    const selvage_status_t status = SV_DEVICE_CALL(device_of(run), event_query, slot->copied);
+    *late = status == SELVAGE_IN_PROGRESS;
+    return status == SELVAGE_SUCCESS ? sv_coll_check(run->coll) : status;
+}
+
+/* Whether the slot's message is there. In a turn, one that is late from a rank is asked for, and none after it from
+   that rank: to ask MPI is most of what a turn costs that finds nothing. */
+static selvage_status_t poll_message(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, int *late)
+{
+    if (slot->taking.rank == *late)
+        return SELVAGE_IN_PROGRESS;
+    const selvage_status_t status = sv_coll_taking_drive(run->coll, &slot->taking);
+    if (status == SELVAGE_IN_PROGRESS)
+        *late = slot->taking.rank;
+    return status;
 }
 
 static selvage_status_t take_rail_piece(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message,
@@ -279,7 +295,7 @@ static selvage_status_t add_all_shares(sv_coll_rails_t *run, sv_coll_rail_slot_t
             continue;
         }
         note_awaited(run, slot->taking.rank);
-        SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
+        SV_TRY(poll_message(run, slot, &run->up_late));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
         add_share(run, slot, slot->taking.message, slot->node == end - 1);
         run->moved = true;
@@ -308,7 +324,7 @@ static selvage_status_t step_up(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
     const sv_coll_row_t *what = &slot->row;
     switch (slot->state) {
     case SV_COLL_SLOT_COPY:
-        SV_TRY(poll_copy(run, slot));
+        SV_TRY(poll_copy(run, slot, &run->fetch_late));
         slot->state = SV_COLL_SLOT_TAKE;
         return what->to == SV_COLL_ALL_NODES ? share_own(run, slot) : SELVAGE_SUCCESS;
     case SV_COLL_SLOT_TAKE:
@@ -317,7 +333,7 @@ static selvage_status_t step_up(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
         } else {
             if (what->from >= 0) {
                 note_awaited(run, what->from);
-                SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
+                SV_TRY(poll_message(run, slot, &run->up_late));
                 slot->sum = slot->in;
             }
             add_share(run, slot, slot->out, what->ends);
@@ -374,7 +390,7 @@ static selvage_status_t find_result(sv_coll_rails_t *run, sv_coll_rail_slot_t *s
     if (slot->row.source >= 0) {
         note_awaited(run, slot->row.source);
         *message_out = slot->in;
-        return sv_coll_taking_drive(run->coll, &slot->taking);
+        return poll_message(run, slot, &run->down_late);
     }
     *message_out = above->sum;
     return row < run->collects && above->state == SV_COLL_SLOT_RESULT ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
@@ -411,7 +427,7 @@ static selvage_status_t step_down(sv_coll_rails_t *run, sv_coll_rail_slot_t *slo
         return SELVAGE_SUCCESS;
     case SV_COLL_SLOT_SEND:
         if (slot->putting) {
-            SV_TRY(poll_copy(run, slot));
+            SV_TRY(poll_copy(run, slot, &run->put_late));
             slot->putting = false;
             run->moved = true;
         }
@@ -560,8 +576,8 @@ void sv_coll_rails_begin(sv_coll_rails_t *run, const sv_coll_plan_t *plan)
 
 selvage_status_t sv_coll_rails_step(sv_coll_rails_t *run)
 {
-    run->moved = false;
-    run->awaited = -1;
+    run->moved = run->fetch_late = run->put_late = false;
+    run->awaited = run->up_late = run->down_late = -1;
     if (is_through(run))
         return SELVAGE_SUCCESS;
     SV_TRY(drive_rows(run));
