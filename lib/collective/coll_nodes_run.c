@@ -56,7 +56,7 @@ static void describe_call(const selvage_coll_t *coll, const sv_coll_call_t *call
 }
 
 /* What there is to do in a call of rows. */
-static selvage_status_t make_plan(sv_coll_run_t *run, const sv_coll_call_t *call)
+static selvage_status_t plan_rows(sv_coll_run_t *run, const sv_coll_call_t *call)
 {
     selvage_coll_t *coll = run->flight->coll;
     switch (call->call) {
@@ -82,7 +82,7 @@ static selvage_status_t fetch_early(sv_coll_run_t *run, const sv_coll_call_t *ca
                        call->call != SV_COLL_ALL_TO_ALL && !(call->flags & SV_COLL_PREMUL);
     if (!run->has_fetched)
         return SELVAGE_SUCCESS;
-    SV_TRY(make_plan(run, call));
+    SV_TRY(plan_rows(run, call));
     return sv_coll_rails_fetch(&run->rails, run->flight->begun);
 }
 
@@ -167,7 +167,7 @@ static selvage_status_t begin_data(sv_coll_run_t *run)
         return sv_coll_pairs_run_begin_blocks(&run->pairs, coll, call);
     }
     run->state = SV_COLL_RUN_ROWS;
-    return run->has_fetched ? SELVAGE_SUCCESS : make_plan(run, call);
+    return run->has_fetched ? SELVAGE_SUCCESS : plan_rows(run, call);
 }
 
 /* Calls of all ranks one after the other, then all sends and receives together. SUCCESS: nothing is left. Ranks compare

@@ -162,7 +162,7 @@ static selvage_status_t poll_copy(const sv_coll_rails_t *run, const sv_coll_rail
 
 /* Whether the slot's message is there. In a turn, one that is late from a rank is asked for, and none after it from
    that rank: to ask MPI is most of what a turn costs that finds nothing. */
-static selvage_status_t poll_message(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, int *late)
+static selvage_status_t poll_taking(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, int *late)
 {
     if (slot->taking.rank == *late)
         return SELVAGE_IN_PROGRESS;
@@ -295,7 +295,7 @@ static selvage_status_t add_all_shares(sv_coll_rails_t *run, sv_coll_rail_slot_t
             continue;
         }
         note_awaited(run, slot->taking.rank);
-        SV_TRY(poll_message(run, slot, &run->up_late));
+        SV_TRY(poll_taking(run, slot, &run->up_late));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
         add_share(run, slot, slot->taking.message, slot->node == end - 1);
         run->moved = true;
@@ -333,7 +333,7 @@ static selvage_status_t step_up(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
         } else {
             if (what->from >= 0) {
                 note_awaited(run, what->from);
-                SV_TRY(poll_message(run, slot, &run->up_late));
+                SV_TRY(poll_taking(run, slot, &run->up_late));
                 slot->sum = slot->in;
             }
             add_share(run, slot, slot->out, what->ends);
@@ -390,7 +390,7 @@ static selvage_status_t find_result(sv_coll_rails_t *run, sv_coll_rail_slot_t *s
     if (slot->row.source >= 0) {
         note_awaited(run, slot->row.source);
         *message_out = slot->in;
-        return poll_message(run, slot, &run->down_late);
+        return poll_taking(run, slot, &run->down_late);
     }
     *message_out = above->sum;
     return row < run->collects && above->state == SV_COLL_SLOT_RESULT ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
