@@ -22,8 +22,8 @@
 #include "collective/coll_handle.h"
 
 enum { SV_COLL_HEAD_BYTES = 64, SV_COLL_WORD_COPIES = 3 };
-/* Rows of a call that are on their way at a time, and how many are begun on the device before the first has ended
-   there; see coll_rails.c. */
+/* Rows of a call that are on their way at a time, and how many at most are begun on the device before the first has
+   ended there; see coll_rails.c. */
 enum { SV_COLL_RAIL_SLOTS = 8, SV_COLL_RAIL_AHEAD = 2 * SV_COLL_RAIL_SLOTS, SV_COLL_CHUNK_BYTES = 512 << 10 };
 /* Up to so many nodes exchange pieces with each other directly; more of them have two neighbours each. */
 enum { SV_COLL_DIRECT_NODES = 16, SV_COLL_ALL_NODES = -2 };
@@ -93,7 +93,8 @@ typedef struct sv_coll_row {
     uint64_t at, bytes;        /* the piece, as heads of messages name it */
     const uint8_t *own;        /* this rank's share of it, in device memory; NULL: it has none */
     int from, to;              /* a sum comes from that rank, to which the own share is added, and goes on to that one;
-                                  -1: none. from ALL_NODES: the shares of the rail's ranks on all nodes are added */
+                                  -1: none. from ALL_NODES: the shares of the rail's ranks on all nodes are added. to
+                                  ALL_NODES: the own share goes to these, before */
     bool ends;                 /* the result of the piece is there, once that is done */
     int source, next;          /* the result comes from that rank, and goes on to that one; -1: none; next ALL_NODES: to
                                   the rail's ranks on all other nodes */
@@ -184,10 +185,14 @@ typedef struct sv_coll_plan {
     int rails, mine;           /* how many there are, and this rank's; -1: it carries nothing */
     int groups;                /* of blocks: so many ranks of a node share a rail at most */
     bool direct;               /* few nodes */
+    const uint8_t *keep_from;  /* what a rank that is alone on its node copies from its input to its output itself; */
+    uint8_t *keep_to;
+    uint64_t keep_bytes;       /* 0: nothing */
     void (*describe)(const struct sv_coll_plan *plan, uint64_t row, sv_coll_row_t *row_out);
     /* Enqueue a row's calls among the ranks of this node before and after it goes between nodes; NULL: none. */
     selvage_status_t (*collect)(const struct sv_coll_plan *plan, uint64_t row);
     selvage_status_t (*spread)(const struct sv_coll_plan *plan, uint64_t row);
+    bool spreads_received;     /* spread takes pieces from where sv_coll_plan_received() has them put */
 } sv_coll_plan_t;
 
 /* Fills in what can be told from the call, for a vector of so many bytes that is divided among the rails. */

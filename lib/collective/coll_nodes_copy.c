@@ -8,7 +8,7 @@
  *   down      to the next node, and the next, until all have it
  *   spread    the rank whose rail it is -> all ranks of its node
  *
- * The node that a piece comes from is served by the device alone.
+ * The node that a piece comes from is served by the device alone: by its kernels, or by a copy if it has one rank.
  */
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
@@ -51,6 +51,14 @@ static sv_coll_call_t make_inner(const sv_coll_plan_t *plan, unsigned call, int 
 {
     return (sv_coll_call_t){.call = (uint8_t)call, .type = plan->call->type, .root = root,
                             .count = bytes / plan->element_bytes, .stream = plan->coll->arena->stream};
+}
+
+/* Of a rank that is alone on its node, of which no kernel fills the output. */
+static void keep_own(sv_coll_plan_t *plan, uint64_t at, uint64_t bytes)
+{
+    plan->keep_from = plan->call->send;
+    plan->keep_to = (uint8_t *)plan->call->recv + at;
+    plan->keep_bytes = plan->keep_from == plan->keep_to ? 0 : bytes;
 }
 
 /* --- broadcast ---------------------------------------------------------------------------------------------------- */
@@ -133,8 +141,10 @@ void sv_coll_nodes_broadcast(selvage_coll_t *coll, const sv_coll_call_t *call, s
     sv_coll_plan_begin(plan_out, coll, call, call->count * selvage_type_bytes(call->type));
     plan_out->describe = describe_broadcast;
     plan_out->collect = plan_out->rails > 1 || coll->node_set->inner[call->root] > 0 ? collect_from_root : NULL;
-    if (coll->dev.n > 1 || coll->rank == call->root) /* alone on its node the root still fills its output */
+    if (coll->dev.n > 1)
         plan_out->spread = sv_coll_plan_spread_vector;
+    else if (coll->rank == call->root)
+        keep_own(plan_out, 0, origin_bytes(plan_out));
 }
 
 /* --- all-gather --------------------------------------------------------------------------------------------------- */
@@ -220,5 +230,8 @@ selvage_status_t sv_coll_nodes_all_gather(selvage_coll_t *coll, const sv_coll_ca
     plan_out->describe = describe_all_gather;
     plan_out->collect = plan_out->groups > 1 ? collect_from_others : NULL;
     plan_out->spread = coll->dev.n > 1 ? spread_blocks : NULL;
-    return gather_on_node(plan_out);
+    if (coll->dev.n > 1)
+        return gather_on_node(plan_out);
+    keep_own(plan_out, (uint64_t)coll->rank * origin_bytes(plan_out), origin_bytes(plan_out));
+    return SELVAGE_SUCCESS;
 }

@@ -240,15 +240,29 @@ static selvage_status_t launch_within_node(selvage_coll_t *coll, const sv_coll_c
     return status;
 }
 
+/* Those with ranks of other nodes. */
+static selvage_status_t begin_queues(sv_coll_pairs_run_t *run, const sv_coll_call_t *calls, unsigned ncalls)
+{
+    SV_TRY(fill_queue(run->coll, calls, ncalls, true, &run->out));
+    SV_TRY(fill_queue(run->coll, calls, ncalls, false, &run->in));
+    run->coll->arena->staging->pairs = true;
+    return SELVAGE_SUCCESS;
+}
+
+/* A block to itself, of a rank that is alone on its node: no kernel has to meet another. */
+static selvage_status_t copy_own_block(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t block)
+{
+    const uint64_t at = (uint64_t)coll->rank * block;
+    return SV_DEVICE_CALL(coll->comm->dev, copy_async, (uint8_t *)call->recv + at, (const uint8_t *)call->send + at,
+                          block, SV_COPY_D2D, coll->arena->stream);
+}
+
 selvage_status_t sv_coll_pairs_run_begin(sv_coll_pairs_run_t *run, selvage_coll_t *coll, const sv_coll_call_t *calls,
                                          unsigned ncalls)
 {
     *run = (sv_coll_pairs_run_t){.coll = coll};
     SV_TRY(launch_within_node(coll, calls, ncalls));
-    SV_TRY(fill_queue(coll, calls, ncalls, true, &run->out));
-    SV_TRY(fill_queue(coll, calls, ncalls, false, &run->in));
-    coll->arena->staging->pairs = true;
-    return SELVAGE_SUCCESS;
+    return begin_queues(run, calls, ncalls);
 }
 
 selvage_status_t sv_coll_pairs_run_step(sv_coll_pairs_run_t *run)
@@ -291,7 +305,10 @@ selvage_status_t sv_coll_pairs_run_begin_blocks(sv_coll_pairs_run_t *run, selvag
         pair.is_send = true;
         pairs[2 * r + 1] = pair;
     }
-    const selvage_status_t status = sv_coll_pairs_run_begin(run, coll, pairs, 2 * size);
-    run->blocks = pairs;
-    return status;
+    *run = (sv_coll_pairs_run_t){.coll = coll, .blocks = pairs};
+    if (coll->dev.n > 1)
+        SV_TRY(launch_within_node(coll, pairs, 2 * size));
+    else
+        SV_TRY(copy_own_block(coll, call, block));
+    return begin_queues(run, pairs, 2 * size);
 }

@@ -12,8 +12,10 @@
  * not depend on sizes, chunks, routes or time; it is the same on all ranks, and rounded once on each node.
  *
  * Among a few nodes a piece is sent to the node that adds it, and from there to all: two steps, in which each node
- * sends 2 (n - 1) / n of the vector, as in a ring. Among many, and to one root, sums go from node 0 to node 1 and so
- * on, and results back, so that a rank has two neighbours, whatever n is.
+ * sends 2 (n - 1) / n of the vector, as in a ring. A short vector is sent to all nodes, each of which adds all shares:
+ * one step. Among many, sums go from node 0 to node 1 and so on, and results back, so that a rank has two neighbours,
+ * whatever n is. So do sums for one root, whose node would otherwise receive the vector n - 1 times: it does where that
+ * is once, or one chunk.
  */
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
@@ -49,6 +51,15 @@ static void describe_star(const sv_coll_plan_t *plan, uint64_t row, int rail, in
         row_out->from = SV_COLL_ALL_NODES;
     else
         row_out->to = sv_coll_plan_rank(plan, node, rail);
+}
+
+/* Whether all nodes add a piece of an all-reduce. That is one message after the other less, and n - 1 messages in place
+   of one from each node: for what is short. */
+static bool is_added_everywhere(const sv_coll_plan_t *plan)
+{
+    enum { SENT_BYTES = 32 << 10 };
+    return plan->direct && plan->rows == 1 &&
+           plan->chunk_bytes * (uint64_t)(plan->coll->node_set->nnodes - 1) <= SENT_BYTES;
 }
 
 /* Node sums of pieces, each to the rank whose rail it is. */
@@ -103,6 +114,12 @@ static void describe_all_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_col
     if (plan->mine < 0)
         return;
     row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, vector_bytes(plan), &row_out->at);
+    row_out->put = (uint8_t *)plan->call->recv + row_out->at;
+    if (is_added_everywhere(plan)) {
+        describe_star(plan, row, plan->mine, plan->coll->node_set->mine, row_out);
+        row_out->to = SV_COLL_ALL_NODES;
+        return;
+    }
     if (plan->direct) /* nodes take turns to add */
         describe_star(plan, row, plan->mine, (int)(row % (uint64_t)plan->coll->node_set->nnodes), row_out);
     else
@@ -110,7 +127,12 @@ static void describe_all_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_col
     if (!row_out->ends)
         row_out->source = row_out->to;
     row_out->next = !plan->direct ? row_out->from : row_out->ends ? SV_COLL_ALL_NODES : -1;
-    row_out->put = (uint8_t *)plan->call->recv + row_out->at;
+}
+
+/* Whether all nodes send their shares to that of the root. */
+static bool is_added_at_root(const sv_coll_plan_t *plan)
+{
+    return plan->direct && (plan->coll->node_set->nnodes == 2 || plan->rows == 1);
 }
 
 /* To the node of the root, and there to a place of its own, if it is not the root's piece. */
@@ -118,18 +140,22 @@ static void describe_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_coll_ro
 {
     const selvage_coll_t *coll = plan->coll;
     const sv_coll_node_set_t *node_set = coll->node_set;
-    const int root_node = node_set->node[plan->call->root], last = node_set->nnodes - 1;
+    const int root_node = node_set->node[plan->call->root];
+    const int adds = is_added_at_root(plan) ? root_node : node_set->nnodes - 1;
     *row_out = (sv_coll_row_t){.from = -1, .to = -1, .source = -1, .next = -1};
     if (plan->mine < 0)
         return;
     row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, vector_bytes(plan), &row_out->at);
-    describe_chain(plan, row, plan->mine, row_out);
-    if (node_set->mine == last && root_node != last)
+    if (is_added_at_root(plan))
+        describe_star(plan, row, plan->mine, adds, row_out);
+    else
+        describe_chain(plan, row, plan->mine, row_out);
+    if (node_set->mine == adds && root_node != adds)
         row_out->next = sv_coll_plan_rank(plan, root_node, plan->mine);
     if (node_set->mine != root_node)
         return;
-    if (node_set->mine != last)
-        row_out->source = sv_coll_plan_rank(plan, last, plan->mine);
+    if (node_set->mine != adds)
+        row_out->source = sv_coll_plan_rank(plan, adds, plan->mine);
     row_out->put = coll->rank == plan->call->root ? (uint8_t *)plan->call->recv + row_out->at
                                                   : sv_coll_plan_received(plan, row);
 }
@@ -219,8 +245,8 @@ void sv_coll_nodes_reduce(selvage_coll_t *coll, const sv_coll_call_t *call, sv_c
     sv_coll_plan_begin(plan_out, coll, call, bytes);
     plan_out->collect = collects ? collect_vector : NULL;
     plan_out->describe = call->call == SV_COLL_REDUCE ? describe_reduce : describe_all_reduce;
-    if (call->call == SV_COLL_REDUCE)
-        plan_out->spread = spread_to_root;
-    else if (coll->dev.n > 1)
-        plan_out->spread = sv_coll_plan_spread_vector;
+    if (coll->dev.n == 1)
+        return;
+    plan_out->spreads_received = call->call == SV_COLL_REDUCE;
+    plan_out->spread = plan_out->spreads_received ? spread_to_root : sv_coll_plan_spread_vector;
 }

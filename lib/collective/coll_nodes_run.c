@@ -2,8 +2,9 @@
 /*
  * This file runs a call, or a group, of a communicator that spans nodes, from its beginning to its end, by turns that
  * never wait. Before a call of all ranks, these compare what each of them calls: so they agree that it is the same
- * call, and that all are there. What was on the streams ends meanwhile, and before any data move. Sends and receives
- * concern two ranks alone, and their messages say what they are. A call of one node's ranks, made while others were
+ * call, and that all are there. What was on the streams ends meanwhile, and before any data move, but for the shares of
+ * a rank that is alone on its node: their copies out of the device are enqueued at once. Sends and receives concern two
+ * ranks alone, and their messages say what they are. A call of one node's ranks, made while others were
  * under way, is launched when its turn comes.
  *
  * A rank that meets an error in the middle tells everybody: the kernels of its node by ending them, other ranks by an
@@ -18,6 +19,9 @@
 #include "collective/coll_parts.h"
 #include "collective/coll_setup.h"
 #include "comm/comm_control.h"
+
+/* How long kernels and copies may take to end after a failure. */
+enum { STOP_GRACE_S = 5 };
 
 enum { ITEM_WHAT, ITEM_COUNT, ITEM_ROOT, ITEM_SEQUENCE };
 
@@ -51,7 +55,38 @@ static void describe_call(const selvage_coll_t *coll, const sv_coll_call_t *call
     value[ITEM_SEQUENCE] = coll->node_set->sequence;
 }
 
-static void begin_match(sv_coll_run_t *run, const sv_coll_call_t *call)
+/* What there is to do in a call of rows. */
+static selvage_status_t plan_rows(sv_coll_run_t *run, const sv_coll_call_t *call)
+{
+    selvage_coll_t *coll = run->flight->coll;
+    switch (call->call) {
+    case SV_COLL_BROADCAST:
+        sv_coll_nodes_broadcast(coll, call, &run->plan);
+        break;
+    case SV_COLL_ALL_GATHER:
+        SV_TRY(sv_coll_nodes_all_gather(coll, call, &run->plan));
+        break;
+    default:
+        sv_coll_nodes_reduce(coll, call, &run->plan);
+    }
+    sv_coll_rails_begin(&run->rails, &run->plan);
+    return SELVAGE_SUCCESS;
+}
+
+/* A call that needs no kernel of the node, and no message, to have its shares on the host: they are copied while ranks
+   compare what they call. Should they not call the same, what was copied is not used. */
+static selvage_status_t fetch_early(sv_coll_run_t *run, const sv_coll_call_t *call)
+{
+    const selvage_coll_t *coll = run->flight->coll;
+    run->has_fetched = coll->dev.n == 1 && call->count > 0 && call->call != SV_COLL_BARRIER &&
+                       call->call != SV_COLL_ALL_TO_ALL && !(call->flags & SV_COLL_PREMUL);
+    if (!run->has_fetched)
+        return SELVAGE_SUCCESS;
+    SV_TRY(plan_rows(run, call));
+    return sv_coll_rails_fetch(&run->rails, run->flight->begun);
+}
+
+static selvage_status_t begin_match(sv_coll_run_t *run, const sv_coll_call_t *call)
 {
     selvage_coll_t *coll = run->flight->coll;
     uint64_t value[SV_GATHER_VALUES] = {0}, digest = 0;
@@ -62,6 +97,7 @@ static void begin_match(sv_coll_run_t *run, const sv_coll_call_t *call)
     coll->all.stop = &coll->arena->pinned->host_stop;
     sv_gather_compare_begin(&run->match, &coll->all, "selvage_coll", coll->number, digest, coll->comm->timeout_s);
     run->state = SV_COLL_RUN_MATCH;
+    return fetch_early(run, call);
 }
 
 /* Ranks do not call the same: each of them hears what all others call. */
@@ -126,22 +162,12 @@ static selvage_status_t begin_data(sv_coll_run_t *run)
 {
     selvage_coll_t *coll = run->flight->coll;
     const sv_coll_call_t *call = current_call(run);
-    switch (call->call) {
-    case SV_COLL_ALL_TO_ALL:
+    if (call->call == SV_COLL_ALL_TO_ALL) {
         run->state = SV_COLL_RUN_PAIRS;
         return sv_coll_pairs_run_begin_blocks(&run->pairs, coll, call);
-    case SV_COLL_BROADCAST:
-        sv_coll_nodes_broadcast(coll, call, &run->plan);
-        break;
-    case SV_COLL_ALL_GATHER:
-        SV_TRY(sv_coll_nodes_all_gather(coll, call, &run->plan));
-        break;
-    default:
-        sv_coll_nodes_reduce(coll, call, &run->plan);
     }
-    sv_coll_rails_begin(&run->rails, &run->plan);
     run->state = SV_COLL_RUN_ROWS;
-    return SELVAGE_SUCCESS;
+    return run->has_fetched ? SELVAGE_SUCCESS : plan_rows(run, call);
 }
 
 /* Calls of all ranks one after the other, then all sends and receives together. SUCCESS: nothing is left. Ranks compare
@@ -156,7 +182,7 @@ static selvage_status_t begin_next(sv_coll_run_t *run)
         else if (call->call == SV_COLL_BARRIER && !run->has_begun)
             run->state = SV_COLL_RUN_STREAMS;
         else
-            begin_match(run, call);
+            SV_TRY(begin_match(run, call));
         if (call->call != SV_COLL_PAIR)
             return SELVAGE_IN_PROGRESS;
     }
@@ -178,8 +204,7 @@ static selvage_status_t begin_after_streams(sv_coll_run_t *run)
     }
     if (current_call(run)->call != SV_COLL_BARRIER)
         return begin_data(run);
-    begin_match(run, current_call(run));
-    return SELVAGE_SUCCESS;
+    return begin_match(run, current_call(run));
 }
 
 /* A call of one node's ranks goes after the others' on the arena's stream, and after what was on its own. */
@@ -265,7 +290,6 @@ static selvage_status_t begin_state(sv_coll_run_t *run)
    */
 static void stop_node(selvage_coll_t *coll)
 {
-    const double grace_s = 5;
     sv_coll_arena_t *arena = coll->arena;
     const sv_coll_call_t messenger = {.call = SV_COLL_PAIR, .type = SV_COLL_UINT8, .count = 1,
                                       .root = (int)((coll->dev.me + 1) % coll->dev.n),
@@ -274,17 +298,16 @@ static void stop_node(selvage_coll_t *coll)
     __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE);
     if (coll->dev.n > 1)
         (void)sv_coll_launch(coll->node_set->part, &messenger, 1);
-    (void)sv_coll_drain(arena, grace_s);
-    if (!sv_coll_stage_end(coll, grace_s))
+    (void)sv_coll_drain(arena, STOP_GRACE_S);
+    if (!sv_coll_stage_end(coll, STOP_GRACE_S))
         sv_coll_arena_set_stuck(arena);
 }
 
 /* The kernel of a call on a node is on the arena's stream: it ends before the user's stream goes on without it. */
 static void stop_launched(sv_coll_arena_t *arena)
 {
-    const double grace_s = 5;
     __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE); /* partner: the kernel's waits */
-    if (sv_coll_drain(arena, grace_s) == SELVAGE_ERR_TIMEOUT)
+    if (sv_coll_drain(arena, STOP_GRACE_S) == SELVAGE_ERR_TIMEOUT)
         sv_coll_arena_set_stuck(arena);
 }
 
@@ -311,6 +334,8 @@ static selvage_status_t fail_run(sv_coll_run_t *run, selvage_status_t status)
         coll->arena->staging->queue->agreed = coll;
     if (coll->spans && !run->agreed)
         tell_failure(coll, status);
+    else if (coll->spans && run->has_fetched && !sv_coll_stage_end(coll, STOP_GRACE_S))
+        sv_coll_arena_set_stuck(coll->arena); /* copies out of the user's memory, after what was on its stream */
     else if (!coll->spans && run->state == SV_COLL_RUN_END)
         stop_launched(coll->arena);
     run->state = SV_COLL_RUN_NONE;
@@ -324,7 +349,7 @@ void sv_coll_run_begin(sv_coll_run_t *run, const sv_coll_flight_t *flight)
     run->flight = flight;
     run->state = SV_COLL_RUN_NONE;
     run->next = run->turns = 0;
-    run->has_pairs = run->has_begun = run->agreed = run->is_over = false;
+    run->has_pairs = run->has_begun = run->has_fetched = run->agreed = run->is_over = false;
     run->pairs.out.next = run->pairs.in.next = NULL;
     run->pairs.blocks = NULL;
 }

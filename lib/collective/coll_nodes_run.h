@@ -29,6 +29,10 @@ typedef struct sv_coll_rails {
     uint64_t down_end;             /* rows from there have not begun down */
     bool moved;                    /* in this turn */
     int awaited;                   /* a rank that is waited for, or -1 */
+    bool fetch_late, put_late;     /* in this turn, a copy of that way was not complete: none after it is looked for */
+    int up_late, down_late;        /* the same for messages from that rank, or -1 */
+    bool kept;                     /* what the plan keeps is being copied */
+    uint64_t fetched;              /* rows whose shares were enqueued before all ranks were known to be there */
     bool is_short;                 /* each slot is used once: copies go with the kernels, on their stream */
 } sv_coll_rails_t;
 
@@ -91,6 +95,7 @@ typedef struct sv_coll_run {
     sv_coll_rails_t rails;
     sv_coll_pairs_run_t pairs;
     bool has_begun;            /* what was on the streams is complete */
+    bool has_fetched;          /* the call's rows were begun before ranks have compared it */
     bool agreed;               /* all ranks know of the error, and nothing was begun */
     bool moved;                /* in this turn */
     bool may_pause;            /* after it others may have theirs: nothing moved, or something has for long */
@@ -114,6 +119,8 @@ typedef struct sv_coll_queue {
 
 /* coll_rails.c: rows of a plan, which stays; turns say SUCCESS once all are through but for what is on the device. */
 void sv_coll_rails_begin(sv_coll_rails_t *run, const sv_coll_plan_t *plan);
+/* Before the first turn, of plans without kernels: enqueues the first copies out of the device, after an event. */
+selvage_status_t sv_coll_rails_fetch(sv_coll_rails_t *run, sv_event_t *begun);
 selvage_status_t sv_coll_rails_step(sv_coll_rails_t *run);
 
 /* coll_nodes_pairs.c: those of calls that are sends or receives, all together; or the blocks of an all-to-all. _end()

@@ -11,18 +11,22 @@
  * Up to SV_COLL_RAIL_SLOTS rows are in each of up and down at a time, so that copies, both ways of the wire, sums and
  * the node's kernels overlap. A row takes slot row % SV_COLL_RAIL_SLOTS.
  *
- * Why it ends. All ranks of a node enqueue the same kernels in one order: collect(row) for AHEAD rows, then by turns
+ * Why it ends. All ranks of a node enqueue the same kernels in one order: collect(row) for `ahead` rows, then by turns
  * spread and collect. Copies have streams of their own, and never wait for a kernel of a later row. What a row waits
  * for is an earlier step of its own, or its slot, which is free when a step of the row SLOTS before it has ended. A
- * kernel spread(row) comes after collect(row + AHEAD - 1) on the stream, which waits for up(row + AHEAD - 1 - SLOTS),
- * and that for spread(row - 1) at most, because AHEAD is 2 * SLOTS. So every wait is for something lower in a fixed
- * order. Where there are no more rows than slots, nothing waits for a slot: kernels wait for other ranks' launches
- * only, which all come, and one stream has copies and kernels.
+ * kernel spread(row) comes after collect(row + ahead - 1) on the stream, which waits for up(row + ahead - 1 - SLOTS),
+ * and that for down of the same row, which waits for no kernel: results lie where the user wants them, and are spread
+ * from there. Where they lie in the slot, down(row) waits for spread(row - SLOTS). Then `ahead` is SLOTS, so that the
+ * kernel spread(row) waits for spread(row - 1 - SLOTS) at most, and down has SLOTS rows under way; with more ahead it
+ * would have fewer, down to one with 2 * SLOTS. So every wait is for something lower in a fixed order. Where there are
+ * no more rows than slots, nothing waits for a slot: kernels wait for other ranks' launches only, which all come, and
+ * one stream has copies and kernels.
  *
  * Nothing here waits: who has a call under way drives it (coll_nodes_run.c). The arena owns the slots; one call at a
  * time is in them. It runs where the engine lives.
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/base_status.h"
 #include "collective/coll_nodes_run.h"
@@ -145,11 +149,27 @@ uint8_t *sv_coll_plan_received(const sv_coll_plan_t *plan, uint64_t row)
 
 /* --- up ----------------------------------------------------------------------------------------------------------- */
 
-/* Whether the slot's last copy is complete. A kernel before it may have failed, and then it is worth nothing. */
-static selvage_status_t poll_copy(const sv_coll_rails_t *run, const sv_coll_rail_slot_t *slot)
+/* Whether the slot's last copy is complete. A kernel before it may have failed, and then it is worth nothing. Copies of
+   one way share a stream: in a turn one that is late is asked for, and none after it. */
+static selvage_status_t poll_copy(const sv_coll_rails_t *run, const sv_coll_rail_slot_t *slot, bool *late)
 {
-    SV_TRY(SV_DEVICE_CALL(device_of(run), event_query, slot->copied));
-    return sv_coll_check(run->coll);
+    if (*late)
+        return SELVAGE_IN_PROGRESS;
+    const selvage_status_t status = SV_DEVICE_CALL(device_of(run), event_query, slot->copied);
+    *late = status == SELVAGE_IN_PROGRESS;
+    return status == SELVAGE_SUCCESS ? sv_coll_check(run->coll) : status;
+}
+
+/* Whether the slot's message is there. In a turn, one that is late from a rank is asked for, and none after it from
+   that rank: to ask MPI is most of what a turn costs that finds nothing. */
+static selvage_status_t poll_taking(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, int *late)
+{
+    if (slot->taking.rank == *late)
+        return SELVAGE_IN_PROGRESS;
+    const selvage_status_t status = sv_coll_taking_drive(run->coll, &slot->taking);
+    if (status == SELVAGE_IN_PROGRESS)
+        *late = slot->taking.rank;
+    return status;
 }
 
 static selvage_status_t take_rail_piece(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message,
@@ -163,6 +183,17 @@ static selvage_status_t send_rail_piece(const sv_coll_rails_t *run, sv_coll_rail
                                         int rank)
 {
     return sv_coll_sending_start(run->coll, &slot->sending[slot->nsendings++], message, rank, slot->tags);
+}
+
+/* To the rail's ranks on all other nodes. */
+static selvage_status_t send_to_all_nodes(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, const uint8_t *message)
+{
+    const sv_coll_node_set_t *node_set = run->coll->node_set;
+    for (int k = 1; k < node_set->nnodes; k++) {
+        const int node = (node_set->mine + k) % node_set->nnodes;
+        SV_TRY(send_rail_piece(run, slot, message, sv_coll_plan_rank(run->plan, node, run->plan->mine)));
+    }
+    return SELVAGE_SUCCESS;
 }
 
 /* A rank that this one waits for; the oldest row's counts. */
@@ -190,12 +221,37 @@ static selvage_status_t drive_rail_pieces(sv_coll_rails_t *run, sv_coll_rail_slo
     return taken == slot->nsendings ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
+static void *up_stream_of(const sv_coll_rails_t *run)
+{
+    return run->is_short ? run->coll->arena->stream : run->staging->up_stream;
+}
+
+/* The own share of a row, out of the device. */
+static selvage_status_t fetch_share(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
+{
+    sv_device_t *dev = device_of(run);
+    void *stream = up_stream_of(run);
+    SV_TRY(SV_DEVICE_CALL(dev, copy_async, slot->out + SV_COLL_HEAD_BYTES, slot->row.own, slot->row.bytes, SV_COPY_D2H,
+                          stream));
+    return SV_DEVICE_CALL(dev, event_record, slot->copied, stream);
+}
+
+selvage_status_t sv_coll_rails_fetch(sv_coll_rails_t *run, sv_event_t *begun)
+{
+    SV_TRY(SV_DEVICE_CALL(device_of(run), stream_wait_event, up_stream_of(run), begun));
+    for (; run->fetched < SLOTS && run->fetched < run->plan->rows; run->fetched++) {
+        sv_coll_rail_slot_t *slot = &run->staging->up[run->fetched];
+        run->plan->describe(run->plan, run->fetched, &slot->row);
+        if (slot->row.bytes > 0 && slot->row.own)
+            SV_TRY(fetch_share(run, slot));
+    }
+    return SELVAGE_SUCCESS;
+}
+
 /* The row's kernels are enqueued: its own share is copied after them, and a sum may come meanwhile. */
 static selvage_status_t begin_up(sv_coll_rails_t *run, uint64_t row)
 {
     sv_coll_rail_slot_t *slot = &run->staging->up[row % SLOTS];
-    sv_device_t *dev = device_of(run);
-    void *stream = run->is_short ? run->coll->arena->stream : run->staging->up_stream;
     sv_coll_row_t *what = &slot->row;
     run->plan->describe(run->plan, row, what);
     if (what->bytes == 0 || !what->own)
@@ -209,12 +265,13 @@ static selvage_status_t begin_up(sv_coll_rails_t *run, uint64_t row)
     if (what->from == SV_COLL_ALL_NODES)
         SV_TRY(take_rail_piece(run, slot, slot->in,
                                sv_coll_plan_rank(run->plan, run->coll->node_set->mine == 0 ? 1 : 0, run->plan->mine)));
-    if (run->plan->collect && !run->is_short)
-        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, run->staging->collected[row % AHEAD]));
-    SV_TRY(SV_DEVICE_CALL(dev, copy_async, slot->out + SV_COLL_HEAD_BYTES, what->own, what->bytes, SV_COPY_D2H,
-                          stream));
     slot->state = SV_COLL_SLOT_COPY;
-    return SV_DEVICE_CALL(dev, event_record, slot->copied, stream);
+    if (row < run->fetched)
+        return SELVAGE_SUCCESS;
+    if (run->plan->collect && !run->is_short)
+        SV_TRY(SV_DEVICE_CALL(device_of(run), stream_wait_event, up_stream_of(run),
+                              run->staging->collected[row % AHEAD]));
+    return fetch_share(run, slot);
 }
 
 /* Adds a message to what there is, in its place: what there is comes first. */
@@ -238,7 +295,7 @@ static selvage_status_t add_all_shares(sv_coll_rails_t *run, sv_coll_rail_slot_t
             continue;
         }
         note_awaited(run, slot->taking.rank);
-        SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
+        SV_TRY(poll_taking(run, slot, &run->up_late));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
         add_share(run, slot, slot->taking.message, slot->node == end - 1);
         run->moved = true;
@@ -250,22 +307,33 @@ static selvage_status_t add_all_shares(sv_coll_rails_t *run, sv_coll_rail_slot_t
     return SELVAGE_SUCCESS;
 }
 
+/* The own share goes to all nodes as it is: from a message of its own, since the sum is made in the place of the other.
+   Down has that to spare, where results come from no other rank. */
+static selvage_status_t share_own(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
+{
+    const sv_coll_row_t *what = &slot->row;
+    uint8_t *message = run->staging->down[slot - run->staging->up].in;
+    memcpy(message + SV_COLL_HEAD_BYTES, slot->out + SV_COLL_HEAD_BYTES, what->bytes);
+    sv_coll_message_write(run->coll, run->plan->call, message, what->at, what->bytes);
+    return send_to_all_nodes(run, slot, message);
+}
+
 /* SUCCESS: the state is the next one. */
 static selvage_status_t step_up(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
 {
     const sv_coll_row_t *what = &slot->row;
     switch (slot->state) {
     case SV_COLL_SLOT_COPY:
-        SV_TRY(poll_copy(run, slot));
+        SV_TRY(poll_copy(run, slot, &run->fetch_late));
         slot->state = SV_COLL_SLOT_TAKE;
-        return SELVAGE_SUCCESS;
+        return what->to == SV_COLL_ALL_NODES ? share_own(run, slot) : SELVAGE_SUCCESS;
     case SV_COLL_SLOT_TAKE:
         if (what->from == SV_COLL_ALL_NODES) {
             SV_TRY(add_all_shares(run, slot));
         } else {
             if (what->from >= 0) {
                 note_awaited(run, what->from);
-                SV_TRY(sv_coll_taking_drive(run->coll, &slot->taking));
+                SV_TRY(poll_taking(run, slot, &run->up_late));
                 slot->sum = slot->in;
             }
             add_share(run, slot, slot->out, what->ends);
@@ -293,7 +361,7 @@ static selvage_status_t may_begin_down(const sv_coll_rails_t *run, uint64_t row)
 {
     if (row >= run->down_begin + SLOTS)
         return SELVAGE_IN_PROGRESS;
-    if (!run->plan->spread || row < SLOTS)
+    if (!run->plan->spreads_received || row < SLOTS)
         return SELVAGE_SUCCESS;
     if (row - SLOTS >= run->spreads)
         return SELVAGE_IN_PROGRESS;
@@ -322,7 +390,7 @@ static selvage_status_t find_result(sv_coll_rails_t *run, sv_coll_rail_slot_t *s
     if (slot->row.source >= 0) {
         note_awaited(run, slot->row.source);
         *message_out = slot->in;
-        return sv_coll_taking_drive(run->coll, &slot->taking);
+        return poll_taking(run, slot, &run->down_late);
     }
     *message_out = above->sum;
     return row < run->collects && above->state == SV_COLL_SLOT_RESULT ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
@@ -332,17 +400,10 @@ static selvage_status_t find_result(sv_coll_rails_t *run, sv_coll_rail_slot_t *s
 static selvage_status_t pass_on(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message)
 {
     const sv_coll_row_t *what = &slot->row;
-    const sv_coll_node_set_t *node_set = run->coll->node_set;
     if (what->next == -1)
         return SELVAGE_SUCCESS;
     sv_coll_message_write(run->coll, run->plan->call, message, what->at, what->bytes);
-    if (what->next >= 0)
-        return send_rail_piece(run, slot, message, what->next);
-    for (int k = 1; k < node_set->nnodes; k++) {
-        const int node = (node_set->mine + k) % node_set->nnodes;
-        SV_TRY(send_rail_piece(run, slot, message, sv_coll_plan_rank(run->plan, node, run->plan->mine)));
-    }
-    return SELVAGE_SUCCESS;
+    return what->next >= 0 ? send_rail_piece(run, slot, message, what->next) : send_to_all_nodes(run, slot, message);
 }
 
 static selvage_status_t step_down(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint64_t row)
@@ -366,15 +427,17 @@ static selvage_status_t step_down(sv_coll_rails_t *run, sv_coll_rail_slot_t *slo
         return SELVAGE_SUCCESS;
     case SV_COLL_SLOT_SEND:
         if (slot->putting) {
-            SV_TRY(poll_copy(run, slot));
+            SV_TRY(poll_copy(run, slot, &run->put_late));
             slot->putting = false;
             run->moved = true;
         }
         SV_TRY(drive_rail_pieces(run, slot));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
         if (what->source < 0) {
-            SV_TRY(sv_coll_taking_drain(run->coll, &run->staging->up[row % SLOTS].taking));
-            run->staging->up[row % SLOTS].state = SV_COLL_SLOT_DONE;
+            sv_coll_rail_slot_t *above = &run->staging->up[row % SLOTS];
+            SV_TRY(drive_rail_pieces(run, above));
+            SV_TRY(sv_coll_taking_drain(run->coll, &above->taking));
+            above->state = SV_COLL_SLOT_DONE;
         }
         slot->state = SV_COLL_SLOT_DONE;
         return SELVAGE_SUCCESS;
@@ -391,13 +454,19 @@ static bool may_launch(const sv_coll_rails_t *run)
     return sv_coll_fifo_has_room(run->coll->arena, 2 * (unsigned)run->plan->rails);
 }
 
+/* How many rows are collected before the first is spread. */
+static uint64_t count_ahead(const sv_coll_rails_t *run)
+{
+    return run->plan->spreads_received ? SLOTS : AHEAD;
+}
+
 /* Its kernels, in an order that all ranks of the node keep; then the row is up. */
 static selvage_status_t try_collect(sv_coll_rails_t *run)
 {
     const sv_coll_plan_t *plan = run->plan;
     const uint64_t row = run->collects;
     sv_device_t *dev = device_of(run);
-    if (row == plan->rows || row >= run->up_begin + SLOTS || (plan->spread && row >= run->spreads + AHEAD) ||
+    if (row == plan->rows || row >= run->up_begin + SLOTS || (plan->spread && row >= run->spreads + count_ahead(run)) ||
         !may_launch(run))
         return SELVAGE_IN_PROGRESS;
     if (plan->collect) {
@@ -416,7 +485,7 @@ static selvage_status_t try_collect(sv_coll_rails_t *run)
 static bool is_spread_next(const sv_coll_rails_t *run)
 {
     return run->spreads < run->plan->rows &&
-           (run->collects == run->plan->rows || run->collects == run->spreads + AHEAD);
+           (run->collects == run->plan->rows || run->collects == run->spreads + count_ahead(run));
 }
 
 static selvage_status_t try_spread(sv_coll_rails_t *run)
@@ -433,6 +502,17 @@ static selvage_status_t try_spread(sv_coll_rails_t *run)
     return run->is_short ? SELVAGE_SUCCESS
                          : SV_DEVICE_CALL(device_of(run), event_record, run->staging->spread[row % SLOTS],
                                           run->coll->arena->stream);
+}
+
+/* What needs no kernel and no message. It goes after the shares that other nodes wait for. */
+static selvage_status_t keep_own_part(sv_coll_rails_t *run)
+{
+    const sv_coll_plan_t *plan = run->plan;
+    run->kept = true;
+    if (plan->keep_bytes == 0)
+        return SELVAGE_SUCCESS;
+    return SV_DEVICE_CALL(device_of(run), copy_async, plan->keep_to, plan->keep_from, plan->keep_bytes, SV_COPY_D2D,
+                          run->coll->arena->stream);
 }
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
@@ -466,6 +546,8 @@ static selvage_status_t drive_rows(sv_coll_rails_t *run)
         status = run->plan->spread && is_spread_next(run) ? try_spread(run) : try_collect(run);
         SV_TRY(note_step(run, status));
     } while (status == SELVAGE_SUCCESS);
+    if (!run->kept)
+        SV_TRY(keep_own_part(run));
     /* 2. Rows whose results may come. */
     while (run->down_end < run->plan->rows) {
         status = may_begin_down(run, run->down_end);
@@ -494,8 +576,8 @@ void sv_coll_rails_begin(sv_coll_rails_t *run, const sv_coll_plan_t *plan)
 
 selvage_status_t sv_coll_rails_step(sv_coll_rails_t *run)
 {
-    run->moved = false;
-    run->awaited = -1;
+    run->moved = run->fetch_late = run->put_late = false;
+    run->awaited = run->up_late = run->down_late = -1;
     if (is_through(run))
         return SELVAGE_SUCCESS;
     SV_TRY(drive_rows(run));

@@ -2,7 +2,8 @@
 /*
  * See coll_pass_host.h. Compiled for the host alone: a pass with one lane. That takes a word of many types at a time
  * (0.7 GB/s on one core). Plain sums of numbers that the processor has itself go by whole lines of 64 bytes before, and
- * give the same bits.
+ * give the same bits: 3 GB/s with the registers that all processors of this make have, 30 GB/s where one register takes
+ * a line.
  */
 #include "kernels/coll_pass_host.h"
 
@@ -20,9 +21,15 @@ typedef double double_line __attribute__((vector_size(LINE_BYTES), aligned(1), m
 typedef uint32_t word_line __attribute__((vector_size(LINE_BYTES), aligned(1), may_alias));
 typedef uint64_t long_line __attribute__((vector_size(LINE_BYTES), aligned(1), may_alias));
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HAS_WIDE_LINES 1
+#define WIDE __attribute__((target("avx512f,avx512dq")))
+#endif
+#define PLAIN
+
 /* Whole lines of sum, beginning at its first byte; how many bytes these are. Integers wrap. */
-#define ADD_INTEGERS(NAME, LINE)                                                                                       \
-    uint64_t NAME(uint8_t *sum, const uint8_t *first, uint64_t bytes)                                                  \
+#define ADD_INTEGERS(NAME, TARGET, LINE)                                                                               \
+    TARGET uint64_t NAME(uint8_t *sum, const uint8_t *first, uint64_t bytes)                                           \
     {                                                                                                                  \
         const uint64_t whole = bytes / LINE_BYTES * LINE_BYTES;                                                        \
         for (uint64_t at = 0; at < whole; at += LINE_BYTES) {                                                          \
@@ -33,8 +40,8 @@ typedef uint64_t long_line __attribute__((vector_size(LINE_BYTES), aligned(1), m
     }
 
 /* The same. A NaN is the one of coll_types.h, whatever the processor makes of two. */
-#define ADD_FLOATS(NAME, LINE, BITS, NAN_BITS)                                                                         \
-    uint64_t NAME(uint8_t *sum, const uint8_t *first, uint64_t bytes)                                                  \
+#define ADD_FLOATS(NAME, TARGET, LINE, BITS, NAN_BITS)                                                                 \
+    TARGET uint64_t NAME(uint8_t *sum, const uint8_t *first, uint64_t bytes)                                           \
     {                                                                                                                  \
         const uint64_t whole = bytes / LINE_BYTES * LINE_BYTES;                                                        \
         const BITS nan = BITS{} + (NAN_BITS);                                                                          \
@@ -47,28 +54,54 @@ typedef uint64_t long_line __attribute__((vector_size(LINE_BYTES), aligned(1), m
         return whole;                                                                                                  \
     }
 
-ADD_INTEGERS(add_words, word_line)
-ADD_INTEGERS(add_long_words, long_line)
-ADD_FLOATS(add_floats, float_line, word_line, NAN_32)
-ADD_FLOATS(add_doubles, double_line, long_line, NAN_64)
+ADD_INTEGERS(add_words, PLAIN, word_line)
+ADD_INTEGERS(add_long_words, PLAIN, long_line)
+ADD_FLOATS(add_floats, PLAIN, float_line, word_line, NAN_32)
+ADD_FLOATS(add_doubles, PLAIN, double_line, long_line, NAN_64)
 
-uint64_t add_lines(uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type)
+struct adders {
+    uint64_t (*words)(uint8_t *, const uint8_t *, uint64_t);
+    uint64_t (*long_words)(uint8_t *, const uint8_t *, uint64_t);
+    uint64_t (*floats)(uint8_t *, const uint8_t *, uint64_t);
+    uint64_t (*doubles)(uint8_t *, const uint8_t *, uint64_t);
+};
+
+const adders plain = {add_words, add_long_words, add_floats, add_doubles};
+
+#if defined(HAS_WIDE_LINES)
+ADD_INTEGERS(add_wide_words, WIDE, word_line)
+ADD_INTEGERS(add_wide_long_words, WIDE, long_line)
+ADD_FLOATS(add_wide_floats, WIDE, float_line, word_line, NAN_32)
+ADD_FLOATS(add_wide_doubles, WIDE, double_line, long_line, NAN_64)
+
+const adders wide = {add_wide_words, add_wide_long_words, add_wide_floats, add_wide_doubles};
+
+const adders &choose_adders()
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") ? wide : plain;
+}
+#else
+const adders &choose_adders()
+{
+    return plain;
+}
+#endif
+
+uint64_t add_lines(const adders &by, uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type)
 {
     switch (type) {
-    case SV_COLL_FLOAT32: return add_floats(sum, first, bytes);
-    case SV_COLL_FLOAT64: return add_doubles(sum, first, bytes);
-    case SV_COLL_INT32: case SV_COLL_UINT32: return add_words(sum, first, bytes);
-    case SV_COLL_INT64: case SV_COLL_UINT64: return add_long_words(sum, first, bytes);
+    case SV_COLL_FLOAT32: return by.floats(sum, first, bytes);
+    case SV_COLL_FLOAT64: return by.doubles(sum, first, bytes);
+    case SV_COLL_INT32: case SV_COLL_UINT32: return by.words(sum, first, bytes);
+    case SV_COLL_INT64: case SV_COLL_UINT64: return by.long_words(sum, first, bytes);
     default: return 0;
     }
 }
 
-} // namespace
-
-extern "C" void sv_coll_pass_host(uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,
-                                  unsigned divisor)
+void pass_by(const adders &by, uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,
+             unsigned divisor)
 {
-    const uint64_t added = op == SV_COLL_SUM && divisor == 0 ? add_lines(sum, first, bytes, type) : 0;
+    const uint64_t added = op == SV_COLL_SUM && divisor == 0 ? add_lines(by, sum, first, bytes, type) : 0;
     sv_coll_pass_t pass = {};
 
     if (added == bytes)
@@ -83,4 +116,18 @@ extern "C" void sv_coll_pass_host(uint8_t *sum, const uint8_t *first, uint64_t b
     pass.op = static_cast<uint8_t>(sv_coll_op_of(type, op));
     pass.divisor = static_cast<uint16_t>(divisor);
     (void)sv_coll_pass_at(&pass, 0, 1);
+}
+
+} // namespace
+
+extern "C" void sv_coll_pass_host(uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,
+                                  unsigned divisor)
+{
+    pass_by(choose_adders(), sum, first, bytes, type, op, divisor);
+}
+
+extern "C" void sv_coll_pass_host_plain(uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,
+                                        unsigned divisor)
+{
+    pass_by(plain, sum, first, bytes, type, op, divisor);
 }

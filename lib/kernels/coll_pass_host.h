@@ -12,6 +12,9 @@ extern "C" {
 /* sum[i] = first[i] op sum[i], then divided by divisor unless that is 0. bytes: whole elements. */
 void sv_coll_pass_host(uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,
                        unsigned divisor);
+/* The same by what all processors of this make have. */
+void sv_coll_pass_host_plain(uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,
+                             unsigned divisor);
 
 #ifdef __cplusplus
 }

@@ -288,8 +288,11 @@ static void test_words(void)
     CHECK_EQ(coll_entry_type_bytes(0), 0);
 }
 
+typedef void (*host_pass_t)(uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,
+                            unsigned divisor);
+
 /* The host sums lines of some types at once: as it does one element at a time, from any element and of any number. */
-static void test_host_lines(void)
+static void test_host_lines(host_pass_t pass)
 {
     for (unsigned type = SELVAGE_INT8; type <= SELVAGE_FLOAT64; type++) {
         const unsigned bytes = (unsigned)coll_entry_type_bytes(type);
@@ -299,9 +302,9 @@ static void test_host_lines(void)
             fill(left, type, SMALL / bytes);
             fill(right, type, SMALL / bytes);
             memcpy(result, right, SMALL);
-            sv_coll_pass_host(result + from, left + from, (uint64_t)count * bytes, type, op, 0);
+            pass(result + from, left + from, (uint64_t)count * bytes, type, op, 0);
             for (unsigned i = 0; i < count; i++)
-                sv_coll_pass_host(right + from + i * bytes, left + from + i * bytes, bytes, type, op, 0);
+                sv_coll_pass_host_plain(right + from + i * bytes, left + from + i * bytes, bytes, type, op, 0);
             CHECK(memcmp(result, right, SMALL) == 0);
         }
     }
@@ -317,6 +320,7 @@ int main(void)
     test_random_passes();
     test_every_alignment();
     test_nothing_beside_is_touched();
-    test_host_lines();
+    test_host_lines(sv_coll_pass_host);
+    test_host_lines(sv_coll_pass_host_plain);
     return check_report("test_coll_types");
 }
