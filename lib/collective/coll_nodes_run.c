@@ -73,17 +73,20 @@ static selvage_status_t plan_rows(sv_coll_run_t *run, const sv_coll_call_t *call
     return SELVAGE_SUCCESS;
 }
 
-/* A call that needs no kernel of the node, and no message, to have its shares on the host: they are copied while ranks
-   compare what they call. Should they not call the same, what was copied is not used. */
+/* A call that needs no kernel of the node, and no message, to have its shares on the host: once the streams have come
+   to it they are copied, while ranks compare what they call. Should they not call the same, what was copied is not
+   used. */
 static selvage_status_t fetch_early(sv_coll_run_t *run, const sv_coll_call_t *call)
 {
     const selvage_coll_t *coll = run->flight->coll;
+    if (run->has_fetched || !run->has_begun)
+        return SELVAGE_SUCCESS;
     run->has_fetched = coll->dev.n == 1 && call->count > 0 && call->call != SV_COLL_BARRIER &&
                        call->call != SV_COLL_ALL_TO_ALL && !(call->flags & SV_COLL_PREMUL);
     if (!run->has_fetched)
         return SELVAGE_SUCCESS;
     SV_TRY(plan_rows(run, call));
-    return sv_coll_rails_fetch(&run->rails, run->flight->begun);
+    return sv_coll_rails_fetch(&run->rails);
 }
 
 static selvage_status_t begin_match(sv_coll_run_t *run, const sv_coll_call_t *call)
@@ -97,7 +100,8 @@ static selvage_status_t begin_match(sv_coll_run_t *run, const sv_coll_call_t *ca
     coll->all.stop = &coll->arena->pinned->host_stop;
     sv_gather_compare_begin(&run->match, &coll->all, "selvage_coll", coll->number, digest, coll->comm->timeout_s);
     run->state = SV_COLL_RUN_MATCH;
-    return fetch_early(run, call);
+    run->has_fetched = false;
+    return SELVAGE_SUCCESS;
 }
 
 /* Ranks do not call the same: each of them hears what all others call. */
@@ -134,8 +138,11 @@ static selvage_status_t step_match(sv_coll_run_t *run, const sv_coll_call_t *cal
     const bool has_begun = test_begun(run) == SELVAGE_SUCCESS;
     selvage_status_t status = sv_gather_compare_step(&run->match, run->is_over && had_begun, &same);
     run->moved = run->match.known > known || has_begun != had_begun;
-    if (status == SELVAGE_IN_PROGRESS)
-        return status;
+    if (status == SELVAGE_IN_PROGRESS) {
+        const selvage_status_t fetched = fetch_early(run, call);
+        coll->all.stop = fetched == SELVAGE_SUCCESS ? coll->all.stop : NULL;
+        return fetched == SELVAGE_SUCCESS ? status : fetched;
+    }
     if (status == SELVAGE_SUCCESS && !same)
         status = find_mismatch(coll, call);
     coll->all.stop = NULL;
@@ -335,7 +342,7 @@ static selvage_status_t fail_run(sv_coll_run_t *run, selvage_status_t status)
     if (coll->spans && !run->agreed)
         tell_failure(coll, status);
     else if (coll->spans && run->has_fetched && !sv_coll_stage_end(coll, STOP_GRACE_S))
-        sv_coll_arena_set_stuck(coll->arena); /* copies out of the user's memory, after what was on its stream */
+        sv_coll_arena_set_stuck(coll->arena); /* copies out of the user's memory */
     else if (!coll->spans && run->state == SV_COLL_RUN_END)
         stop_launched(coll->arena);
     run->state = SV_COLL_RUN_NONE;

@@ -119,8 +119,8 @@ typedef struct sv_coll_queue {
 
 /* coll_rails.c: rows of a plan, which stays; turns say SUCCESS once all are through but for what is on the device. */
 void sv_coll_rails_begin(sv_coll_rails_t *run, const sv_coll_plan_t *plan);
-/* Before the first turn, of plans without kernels: enqueues the first copies out of the device, after an event. */
-selvage_status_t sv_coll_rails_fetch(sv_coll_rails_t *run, sv_event_t *begun);
+/* Before the first turn, of plans without kernels: enqueues the first copies out of the device. */
+selvage_status_t sv_coll_rails_fetch(sv_coll_rails_t *run);
 selvage_status_t sv_coll_rails_step(sv_coll_rails_t *run);
 
 /* coll_nodes_pairs.c: those of calls that are sends or receives, all together; or the blocks of an all-to-all. _end()

@@ -236,9 +236,8 @@ static selvage_status_t fetch_share(const sv_coll_rails_t *run, sv_coll_rail_slo
     return SV_DEVICE_CALL(dev, event_record, slot->copied, stream);
 }
 
-selvage_status_t sv_coll_rails_fetch(sv_coll_rails_t *run, sv_event_t *begun)
+selvage_status_t sv_coll_rails_fetch(sv_coll_rails_t *run)
 {
-    SV_TRY(SV_DEVICE_CALL(device_of(run), stream_wait_event, up_stream_of(run), begun));
     for (; run->fetched < SLOTS && run->fetched < run->plan->rows; run->fetched++) {
         sv_coll_rail_slot_t *slot = &run->staging->up[run->fetched];
         run->plan->describe(run->plan, run->fetched, &slot->row);
@@ -497,6 +496,8 @@ static selvage_status_t try_spread(sv_coll_rails_t *run)
     if (row >= run->down_begin && slot->state != SV_COLL_SLOT_DONE &&
         (slot->state == SV_COLL_SLOT_TAKE || slot->putting))
         return SELVAGE_IN_PROGRESS;
+    if (!run->is_short && row >= SLOTS) /* no more kernels than that are enqueued ahead of the device */
+        SV_TRY(SV_DEVICE_CALL(device_of(run), event_query, run->staging->spread[row % SLOTS]));
     SV_TRY(run->plan->spread(run->plan, row));
     run->spreads++;
     return run->is_short ? SELVAGE_SUCCESS

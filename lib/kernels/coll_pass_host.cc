@@ -7,6 +7,8 @@
  */
 #include "kernels/coll_pass_host.h"
 
+#include <cfenv>
+
 #include "kernels/coll_pass.h"
 
 namespace {
@@ -123,7 +125,13 @@ void pass_by(const adders &by, uint8_t *sum, const uint8_t *first, uint64_t byte
 extern "C" void sv_coll_pass_host(uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,
                                   unsigned divisor)
 {
+    /* The same bits on all ranks, whatever a program has set for its own sums: how they are rounded, and whether small
+       numbers are flushed to zero. */
+    std::fenv_t theirs;
+    (void)std::fegetenv(&theirs);
+    (void)std::fesetenv(FE_DFL_ENV);
     pass_by(choose_adders(), sum, first, bytes, type, op, divisor);
+    (void)std::fesetenv(&theirs);
 }
 
 extern "C" void sv_coll_pass_host_plain(uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,

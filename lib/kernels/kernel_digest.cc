@@ -86,7 +86,7 @@ SV_DEV_FN void digest_body(const sv_digest_arg_t &arg, sv_dev_block_t at)
         }
         const uint64_t sum = digest_block(arg.src, arg.dst, arg.bytes, key, !(arg.mode & SV_DIGEST_NONE), part);
         if (!DIGEST_LOOKS || found == DIGEST_GO) {
-            finish_block(arg, sum, finish_counts_far(arg.dst, arg.mode, arg.signal), part);
+            finish_block(arg, sum, arg.dst != nullptr && !(arg.mode & SV_DIGEST_NEAR), part);
             return;
         }
         if (!digest_end_ahead(arg, sum, part))

@@ -43,7 +43,7 @@ SV_DEV_FN void digests_body(const sv_digests_arg_t &arg, sv_dev_block_t at)
     one.identity.destination = job.destination;
     one.identity.bytes = job.bytes;
     one.identity.salt = one.identity.index + uint64_t{1000} * job.tag;
-    finish_block(one, sum, finish_counts_far(job.dst, job.mode, job.signal), own);
+    finish_block(one, sum, job.dst != nullptr && !(job.mode & SV_DIGEST_NEAR), own);
 }
 
 } // namespace

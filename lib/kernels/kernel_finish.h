@@ -167,18 +167,8 @@ SV_DEV_FN void finish_packet(const ARG &arg, uint64_t total)
     finish_signal(arg, good);
 }
 
-/* Whether the count of a block must carry its stores to another device or a host. Where the last block signals, the
-   fence before that does so for all. */
-SV_DEV_FN bool finish_counts_far(const uint8_t *dst, uint32_t mode, const uint64_t *signal)
-{
-    const bool signals = (mode & SV_DIGEST_FINISH) != SV_DIGEST_ADD && signal != nullptr;
-
-    return dst != nullptr && !(mode & SV_DIGEST_NEAR) && !signals;
-}
-
 /* All threads of the block call it when they are through; sum is what the calling thread found. far: the block may have
-   stored into another device's memory, and nobody fences that after it. Without a scratch nobody wants the sum, or to
-   be told of the end. */
+   stored into another device's memory. Without a scratch nobody wants the sum, or to be told of the end. */
 template <typename ARG>
 SV_DEV_FN void finish_block(const ARG &arg, uint64_t sum, bool far, sv_dev_block_t at)
 {
