@@ -335,13 +335,15 @@ SELVAGE_DEVICE_FN void selvage_outgoing_close(const selvage_device_exchange_t &h
     if (h.checks)
         store_system(record + DIGEST_WORD, finish(out.key, all.sum));
     /* Partner: wait_for() of a receiver that looks ahead, for which this is a hint, and the digest a proof. Of parts it
-       comes after the fence: where the receiver is through, others may open the next epoch but one, and what
+       comes after a fence: where the receiver is through, others may open the next epoch but one, and what
        count_part() has cleared comes before that. */
-    if (h.checks && out.parts == 1)
-        store_system(record + NUMBER_WORD, out.number);
-    release_system(); /* once for all, and the order among them matters to nobody */
     if (h.checks && out.parts > 1)
+        release_system();
+    if (h.checks)
         store_system(record + NUMBER_WORD, out.number);
+    /* Once for all, and the order among them matters to nobody. But the record comes before the word below, with its
+       number: whoever has seen that word compares all of the record. */
+    release_system();
     store_system(&out.scratch->epoch, out.number);
     /* Partner: wait_for() in selvage_incoming_await(), or the library's pull, of the receiver. */
     store_system(reinterpret_cast<uint64_t *>(out.record + ARRIVED_AT), word_of(out.number, 1));
