@@ -3,6 +3,8 @@
  * Waiting, in calls of communicators that span nodes, by turns that return at once. An abort ends a wait, and for other
  * ranks the deadline does. It runs where the engine lives.
  */
+#include <stdio.h>
+
 #include "base/base_clock.h"
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
@@ -26,6 +28,22 @@ static selvage_status_t report_broken(const selvage_coll_t *coll)
                           selvage_status_string(coll->comm->broken));
 }
 
+/* The other ranks of the node, by their numbers. A kernel that waits for one of them knows which, but may have begun to
+   wait later than this rank's host. */
+static void list_node_others(const selvage_coll_t *coll, char *text, size_t bytes)
+{
+    const sv_topology_t *topology = &coll->comm->topology;
+    size_t used = 0;
+    text[0] = 0;
+    for (unsigned r = 0; r < coll->dev.n && used < bytes; r++) {
+        if (r == coll->dev.me)
+            continue;
+        const int wrote = snprintf(text + used, bytes - used, "%s%d", used ? ", " : "",
+                                   topology->node_ranks[coll->dev.member[r]]);
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+}
+
 selvage_status_t sv_coll_stage_test(selvage_coll_t *coll, sv_event_t *event)
 {
     const selvage_status_t status = SV_DEVICE_CALL(coll->comm->dev, event_query, event);
@@ -45,9 +63,12 @@ selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, bool is_over, int rank
     const selvage_status_t loss = sv_agree_loss(comm, &failed);
     if (loss != SELVAGE_SUCCESS)
         return sv_error(loss, "rank %d has failed: %s", failed, selvage_status_string(loss));
-    if (is_over && rank == coll->rank)
+    if (is_over && rank == coll->rank) {
+        char others[128];
+        list_node_others(coll, others, sizeof others);
         return sv_error(SELVAGE_ERR_TIMEOUT, "the ranks of this node did not do their part of a collective call for "
-                        "%g s", comm->timeout_s);
+                        "%g s%s%s", comm->timeout_s, others[0] ? ": waiting for rank " : "", others);
+    }
     if (is_over)
         return sv_error(SELVAGE_ERR_TIMEOUT, "rank %d (on another node) did not do its part of a collective call for "
                         "%g s", rank, comm->timeout_s);

@@ -358,6 +358,8 @@ static void test_await_ahead(void)
                            .mode = SV_DIGEST_VERIFY | SV_DIGEST_ONLY | SV_DIGEST_AHEAD, .identity = identity};
     lane_t lanes[3];
 
+    if (getenv("AMDGPU_OBJECTS")) /* emulated: launches on AMD do not read ahead */
+        return;
     for (unsigned round = 0; round < 2 * WAYS; round++) {
         const unsigned way = round % WAYS, nblocks = round < WAYS ? 1 : 3;
         const bool good = way == WHOLE || way == GROWS;
