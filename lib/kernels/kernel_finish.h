@@ -26,13 +26,12 @@ SV_DEV_FN bool digest_is_recorded(const sv_digest_arg_t &arg)
            record_is(record_load(arg.record), record_words_of(arg.identity));
 }
 
-/* What a poll is of: a word that comes after the bytes; or the record, if that will do; or the word of a packet whose
-   record is there already, so that it is under way, and what the host wants does not matter; or the word of the record
-   alone, for which any other value is waited through. */
-enum digest_wait : unsigned { DIGEST_WHOLE = 0, DIGEST_RECORDED = 1, DIGEST_UNDER_WAY = 2, DIGEST_LATE = 3 };
+/* What ends a wait besides the word: nothing; or the record, if that will do. Or the record is there already, so that
+   the packet is under way, and what the host wants does not matter. */
+enum digest_wait : unsigned { DIGEST_WHOLE = 0, DIGEST_RECORDED = 1, DIGEST_UNDER_WAY = 2 };
 
-/* Polls the word until it is there: GO. STAY: time is over, the host wants no more of it, or the word says that it will
-   not be. The host's word is far, and looked at seldom. */
+/* Polls the word until it is there: GO. LATE: any other value is waited through. STAY: time is over, the host wants no
+   more of it, or the word says that it will not be. The host's word is far, and looked at seldom. */
 template <bool LATE>
 SV_DEV_FN digest_found digest_poll(const sv_digest_arg_t &arg, digest_wait wait)
 {
@@ -66,7 +65,7 @@ SV_DEV_FN bool finish_await(const ARG &)
 
 SV_DEV_FN bool finish_await(const sv_digest_arg_t &arg)
 {
-    if (!arg.await || !(arg.mode & SV_DIGEST_LATE) || digest_poll<true>(arg, DIGEST_LATE) == DIGEST_GO)
+    if (!arg.await || !(arg.mode & SV_DIGEST_LATE) || digest_poll<true>(arg, DIGEST_WHOLE) == DIGEST_GO)
         return true;
     sv_dev_store_release_system_u64(arg.signal, arg.away_value); /* partner: the host that polls it */
     return false;
