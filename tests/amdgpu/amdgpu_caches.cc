@@ -29,6 +29,7 @@
 namespace {
 
 enum { LINE = 128, LINES = 1024, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 400 };
+enum { WRITERS = AMDGPU_GPUS * CUS + 1, HOST_WRITES = WRITERS - 1 }; /* compute units, and the host */
 
 struct line_t {
     uint8_t byte[LINE];
@@ -61,6 +62,7 @@ struct amdgpu_gpu {
     amdgpu_launch_t launch;
     uint8_t *arg;
     cache_t *l1[CUS], *l2[L2S];
+    uint64_t began; /* its kernel, in the order of changes */
 };
 
 struct amdgpu_machine {
@@ -71,6 +73,10 @@ struct amdgpu_machine {
     mood_t mood;
     uint8_t *memory;
     place_t place[LINES];
+    const char *word[LINES][LINE / 4];
+    uint64_t changes; /* a count of changes and invalidations, which is their order */
+    uint64_t changed[LINES][WRITERS]; /* when each of them last changed a line */
+    bool constant[LINES];             /* scalar loads are of it */
     amdgpu_gpu gpu[AMDGPU_GPUS];
 };
 
@@ -189,6 +195,32 @@ void store_line(amdgpu_gpu *gpu, unsigned cu, unsigned line, unsigned first, uns
     }
     if (!kept || past_l2)
         write_memory(machine, l2, line, first, bytes, from);
+}
+
+void note_change(amdgpu_machine *machine, unsigned line, unsigned writer)
+{
+    machine->changed[line][writer] = ++machine->changes;
+}
+
+/* A wave loads a line: what its caches cannot know of has changed it since its kernel began. */
+void note_load(amdgpu_wave &wave, unsigned line, bool past_l1, bool past_l2)
+{
+    const amdgpu_gpu *gpu = wave.run->gpu;
+    const amdgpu_machine *machine = gpu->machine;
+    const unsigned cu = wave.block->cu, self = gpu->number * CUS + cu;
+    const bool strange = machine->place[line].kind == AMDGPU_COARSE &&
+                         home_of(gpu->machine, line) != l2_of(gpu->machine->gpu + gpu->number, cu);
+    uint64_t changed[2] = {0, 0};
+    for (unsigned w = 0; w < WRITERS; w++) {
+        const uint64_t at = machine->changed[line][w];
+        const bool same_l2 = w != HOST_WRITES && w / CUS == gpu->number && w % CUS % machine->nl2 == cu % machine->nl2;
+        if (at > gpu->began && w != self && !past_l1 && at > changed[0])
+            changed[0] = at;
+        if (at > gpu->began && strange && !same_l2 && !past_l2 && at > changed[1])
+            changed[1] = at;
+    }
+    if (changed[0] || changed[1])
+        amdgpu_note_exposed(wave, changed[0], changed[1]);
 }
 
 /* Which bytes of a line an access has; the rest is of lines after it. */
@@ -327,12 +359,20 @@ void *amdgpu_machine_allocate(amdgpu_machine_t *machine, unsigned owner, amdgpu_
     return machine->memory + (size_t)first * LINE;
 }
 
+void amdgpu_machine_mark(amdgpu_machine_t *machine, const void *place, size_t bytes, const char *name)
+{
+    const size_t first = (size_t)((const uint8_t *)place - machine->memory);
+    for (size_t at = first; at < first + bytes; at += 4)
+        machine->word[at / LINE][at % LINE / 4] = name;
+}
+
 void amdgpu_machine_store(amdgpu_machine_t *machine, void *to, const void *from, size_t bytes)
 {
     const uint8_t *next = (const uint8_t *)from;
     for (uint64_t address = (uintptr_t)to; bytes > 0;) {
         const part_t part = part_of(machine, address, (unsigned)bytes);
         write_memory(machine, nullptr, part.line, part.first, part.bytes, next);
+        note_change(machine, part.line, HOST_WRITES);
         next += part.bytes;
         address += part.bytes;
         bytes -= part.bytes;
@@ -347,6 +387,7 @@ bool amdgpu_machine_is_busy(const amdgpu_machine_t *machine, unsigned gpu)
 void amdgpu_machine_launch(amdgpu_machine_t *machine, unsigned gpu, const amdgpu_launch_t *launch)
 {
     amdgpu_gpu *own = &machine->gpu[gpu];
+    own->began = machine->changes;
     const size_t bytes = amdgpu_kernel_arg_bytes(launch->kernel);
     own->launch = *launch;
     own->arg = (uint8_t *)malloc(bytes);
@@ -397,6 +438,12 @@ bool amdgpu_holds(const amdgpu_gpu_t *gpu, uint64_t address)
     return address - (uintptr_t)gpu->machine->memory < (uint64_t)gpu->machine->nlines * LINE;
 }
 
+const char *amdgpu_word_at(const amdgpu_gpu_t *gpu, uint64_t address)
+{
+    const part_t part = part_of(gpu->machine, address, 1);
+    return gpu->machine->word[part.line][part.first / 4];
+}
+
 void amdgpu_cache_load(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t address, unsigned bytes, void *to)
 {
     amdgpu_gpu_t *gpu = wave.run->gpu;
@@ -404,15 +451,29 @@ void amdgpu_cache_load(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t addr
     const bool scalar = inst.operand[0].kind == AMDGPU_SCALAR; /* of what no kernel changes: it is in no L1 */
     while (bytes > 0) {
         const part_t part = part_of(gpu->machine, address, bytes);
-        if (scalar)
+        const bool past_l1 = is_past_l1(gpu, inst), past_l2 = is_past_l2(gpu, part.line, inst);
+        if (scalar) {
+            gpu->machine->constant[part.line] = true;
             read_l2(gpu->machine, l2_of(gpu, wave.block->cu), part.line, false, line);
-        else
-            load_line(gpu, wave.block->cu, part.line, is_past_l1(gpu, inst), is_past_l2(gpu, part.line, inst), line);
+        } else {
+            if (wave.noting)
+                note_load(wave, part.line, past_l1, past_l2);
+            load_line(gpu, wave.block->cu, part.line, past_l1, past_l2, line);
+        }
         memcpy(next, line + part.first, part.bytes);
         next += part.bytes;
         address += part.bytes;
         bytes -= part.bytes;
     }
+}
+
+/* Nothing is both changed and loaded by scalar instructions, whose cache is not modelled. */
+static void begin_change(amdgpu_wave &wave, unsigned line)
+{
+    amdgpu_machine_t *machine = wave.run->gpu->machine;
+    if (machine->constant[line])
+        amdgpu_fail(wave, "a change of what scalar loads have read");
+    note_change(machine, line, wave.run->gpu->number * CUS + wave.block->cu);
 }
 
 /* Where others see the store at once, its wave may do nothing more for a while. */
@@ -424,8 +485,9 @@ void amdgpu_cache_store(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t add
     while (bytes > 0) {
         const part_t part = part_of(gpu->machine, address, bytes);
         const bool past = is_past_l2(gpu, part.line, inst);
+        begin_change(wave, part.line);
         store_line(gpu, wave.block->cu, part.line, part.first, part.bytes, past, next);
-        inst.met_kept += gpu->machine->place[part.line].kind == AMDGPU_COARSE;
+        inst.notes.met_kept += gpu->machine->place[part.line].kind == AMDGPU_COARSE;
         seen = seen || past || gpu->machine->place[part.line].kind != AMDGPU_COARSE;
         next += part.bytes;
         address += part.bytes;
@@ -444,6 +506,7 @@ uint8_t *amdgpu_cache_atomic(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_
     const part_t part = part_of(machine, address, bytes);
     cache_t *own = l2_of(gpu, wave.block->cu);
     uint8_t line[LINE], *memory = machine->memory + (size_t)part.line * LINE + part.first;
+    begin_change(wave, part.line);
     gpu->l1[wave.block->cu]->present[part.line] = false;
     if (machine->place[part.line].kind != AMDGPU_COARSE)
         return memory;
@@ -468,7 +531,7 @@ void amdgpu_cache_write_back(amdgpu_wave &wave, const amdgpu_inst &inst)
     for (unsigned line = 0; line < gpu->machine->nlines; line++)
         if (gpu->machine->is_gfx90a || is_past_l2(gpu, line, inst)) {
             const bool dirty = l2->present[line] && memchr(l2->line[line].dirty, true, LINE);
-            (gpu->machine->place[line].owner == gpu->number ? inst.found_own : inst.found_other) += dirty;
+            (gpu->machine->place[line].owner == gpu->number ? inst.notes.found_own : inst.notes.found_other) += dirty;
             write_back(gpu->machine, l2, line);
         }
 }
@@ -478,8 +541,12 @@ void amdgpu_cache_invalidate(amdgpu_wave &wave, const amdgpu_inst &inst, bool l1
     amdgpu_gpu_t *gpu = wave.run->gpu;
     amdgpu_machine_t *machine = gpu->machine;
     cache_t *own = gpu->l1[wave.block->cu], *below = l2_of(gpu, wave.block->cu);
-    if (l1 && (machine->is_gfx90a || inst.sc0 || inst.sc1))
+    const bool lets_go = l1 && (machine->is_gfx90a || inst.sc0 || inst.sc1);
+    if (lets_go)
         memset(own->present, 0, sizeof own->present);
+    if (wave.noting)
+        amdgpu_note_invalidated(wave, inst, lets_go, l2 && (machine->is_gfx90a || (inst.sc0 && inst.sc1)),
+                                ++machine->changes);
     for (unsigned line = 0; l2 && line < machine->nlines; line++)
         if (home_of(machine, line) != below && (machine->is_gfx90a || is_past_l2(gpu, line, inst)))
             forget_clean(below, line);

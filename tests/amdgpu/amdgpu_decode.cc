@@ -202,6 +202,19 @@ void classify_access(const char *mnemonic, amdgpu_inst_t *inst)
                                      (strstr(mnemonic, "atomic") && inst->sc0));
 }
 
+amdgpu_what_t classify_what(const char *mnemonic)
+{
+    if (strstr(mnemonic, "_atomic_"))
+        return AMDGPU_ATOMIC;
+    if (strcmp(mnemonic, "s_waitcnt") == 0)
+        return AMDGPU_WAIT;
+    if (strcmp(mnemonic, "s_barrier") == 0)
+        return AMDGPU_BARRIER;
+    if (strcmp(mnemonic, "buffer_wbl2") == 0)
+        return AMDGPU_WRITE_BACK;
+    return strncmp(mnemonic, "buffer_", 7) == 0 ? AMDGPU_INVALIDATE : AMDGPU_PLAIN;
+}
+
 /* Up to the next comma, or blank, that is not within brackets. */
 char *next_token(char **rest)
 {
@@ -233,6 +246,7 @@ bool parse_text(char *text, amdgpu_inst_t *inst)
         inst->noperands++;
     }
     classify_access(mnemonic, inst);
+    inst->what = classify_what(mnemonic);
     return true;
 }
 

@@ -70,8 +70,6 @@ void run_nothing(amdgpu_wave &wave, const amdgpu_inst &inst)
 
 void run_waitcnt(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
-    if (wave.run->gpu)
-        amdgpu_late_note(wave, inst);
     if (wave.late)
         amdgpu_late_wait(wave, inst.most[0], inst.most[1]);
 }

@@ -278,24 +278,6 @@ void amdgpu_late_wait(amdgpu_wave &wave, unsigned most_vm, unsigned most_lgkm)
     wait_for(wave, AMDGPU_COUNTS_LGKM, most_lgkm);
 }
 
-void amdgpu_late_note(const amdgpu_wave &wave, const amdgpu_inst &inst)
-{
-    const amdgpu_late *late = wave.late;
-    bool by[2] = {false, false}, held = false;
-    for (unsigned a = 0; a < late->count; a++) {
-        bool wanted[2];
-        for (unsigned c = 0; c < 2; c++)
-            wanted[c] = (late->access[a]->inst->counters & (c + 1)) &&
-                        late->access[a]->number[c] + inst.most[c] <= late->issued[c];
-        by[0] = by[0] || (wanted[0] && !wanted[1]);
-        by[1] = by[1] || (wanted[1] && !wanted[0]);
-        held = held || wanted[0] || wanted[1];
-    }
-    inst.held += held;
-    inst.held_alone[0] += by[0];
-    inst.held_alone[1] += by[1];
-}
-
 /* A second load into a register keeps its order after the first one, so it may name it as its result. */
 void amdgpu_late_check(const amdgpu_wave &wave, const amdgpu_inst &inst)
 {

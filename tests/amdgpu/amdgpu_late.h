@@ -26,7 +26,4 @@ void amdgpu_late_wait(amdgpu_wave &wave, unsigned most_vm, unsigned most_lgkm);
 /* Ends the process if an instruction names a register that a load is still to fill: nothing has waited for it. */
 void amdgpu_late_check(const amdgpu_wave &wave, const amdgpu_inst &inst);
 
-/* Notes in a wait what it is about to complete. */
-void amdgpu_late_note(const amdgpu_wave &wave, const amdgpu_inst &inst);
-
 #endif

@@ -146,6 +146,7 @@ void begin_wave(grid_t *grid, unsigned number)
     wave->block = &grid->block[block];
     wave->run = &grid->state;
     wave->late = amdgpu_late_open(grid->state.gpu != nullptr);
+    wave->noting = grid->state.gpu ? amdgpu_notes_open() : nullptr;
     grid->running[number] = number;
 }
 
@@ -174,15 +175,17 @@ void begin_grid(grid_t *grid, const amdgpu_launch_t *launch, struct amdgpu_gpu *
     memset(grid->vgprs, POISON, vgpr_bytes);
     memset(grid->lds, POISON, (size_t)grid->nblocks * kernel->lds_bytes);
     for (unsigned b = 0; b < grid->nblocks; b++)
-        grid->block[b] = amdgpu_block_t{each, 0, 0, 0, grid->lds + (size_t)b * kernel->lds_bytes};
+        grid->block[b] = amdgpu_block_t{each, 0, 0, 0, grid->lds + (size_t)b * kernel->lds_bytes, {}};
     for (unsigned w = 0; w < grid->nwaves; w++)
         begin_wave(grid, w);
 }
 
 void end_grid(grid_t *grid)
 {
-    for (unsigned w = 0; w < grid->nwaves; w++)
+    for (unsigned w = 0; w < grid->nwaves; w++) {
         amdgpu_late_close(grid->wave[w].late);
+        amdgpu_notes_close(grid->wave[w].noting);
+    }
     free(grid->kernarg);
     free(grid->wave);
     free(grid->block);
@@ -220,6 +223,8 @@ void take_turn(amdgpu_wave_t *wave, uint64_t most)
         wave->pc += inst->bytes;
         if (wave->run->gpu)
             amdgpu_late_check(*wave, *inst);
+        if (wave->noting)
+            amdgpu_note(*wave, *inst);
         if (wave->late && inst->counters)
             amdgpu_late_issue(*wave, *inst);
         else

@@ -7,6 +7,7 @@
 #define SELVAGE_TESTS_AMDGPU_WAVE_H
 
 #include "amdgpu/amdgpu.h"
+#include "amdgpu/amdgpu_notes.h"
 
 /* Test programs are compiled with little optimisation, and loops over 64 lanes are most of what is done here. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
@@ -22,7 +23,8 @@ enum {
     AMDGPU_OPERANDS = 6,
     AMDGPU_KERNELS = 8, /* in one code object */
     AMDGPU_HIDDEN = 32, /* arguments that the runtime adds */
-    AMDGPU_RANGES = 16  /* of memory, that a launch remembers */
+    AMDGPU_RANGES = 16, /* of memory, that a launch remembers */
+    AMDGPU_ACQUIRES = 24 /* different invalidations in a kernel that a block remembers */
 };
 
 /* Flat addresses of LDS begin here, where a process has no memory. */
@@ -57,8 +59,19 @@ typedef void (*amdgpu_run_t)(amdgpu_wave &wave, const amdgpu_inst &inst);
 /* Which counter an access to memory is counted by until it is complete; flat ones by both. */
 enum { AMDGPU_COUNTS_VM = 1, AMDGPU_COUNTS_LGKM = 2 };
 
+/* What notes are taken of, besides accesses. */
+typedef enum amdgpu_what {
+    AMDGPU_PLAIN,
+    AMDGPU_ATOMIC,
+    AMDGPU_WAIT,
+    AMDGPU_BARRIER,
+    AMDGPU_WRITE_BACK,
+    AMDGPU_INVALIDATE
+} amdgpu_what_t;
+
 typedef struct amdgpu_inst {
     amdgpu_run_t run;
+    amdgpu_what_t what;
     unsigned bytes;
     unsigned noperands;
     amdgpu_operand_t operand[AMDGPU_OPERANDS];
@@ -70,9 +83,7 @@ typedef struct amdgpu_inst {
     bool gives, stores;        /* such an access has a result, in operand 0; it changes memory */
     bool follows_stores;       /* a write-back: comes after what the wave has stored, and before nothing */
     uint8_t most[2];           /* of a wait: how many may be left by each counter */
-    /* With caches, how often a wait completed something, by either counter, and by each alone; how often a write-back
-       found something dirty, of its GPU's memory and of other memory; how often an access met what an L2 keeps. */
-    mutable uint32_t held, held_alone[2], found_own, found_other, met_kept;
+    mutable amdgpu_notes_t notes; /* with caches */
 } amdgpu_inst_t;
 
 /* A mnemonic without its _e32, _e64 and _sdwa, and what it does. Tables end with a name that is NULL. */
@@ -86,10 +97,17 @@ extern const amdgpu_row_t amdgpu_scalar_rows[], amdgpu_flow_rows[], amdgpu_vecto
 
 typedef enum amdgpu_state { AMDGPU_RUNS, AMDGPU_AT_BARRIER, AMDGPU_ENDED } amdgpu_state_t;
 
+/* When an invalidation was last done for a block, of its L1, and of all that its L2 has of other memory; 0: never. */
+typedef struct amdgpu_acquired {
+    const amdgpu_inst_t *inst;
+    uint64_t l1, l2;
+} amdgpu_acquired_t;
+
 typedef struct amdgpu_block {
     unsigned nwaves, waiting, ended; /* of its waves: at a barrier, and ended */
     unsigned cu;                     /* the compute unit it runs on, where there are caches */
     uint8_t *lds;
+    amdgpu_acquired_t acquired[AMDGPU_ACQUIRES];
 } amdgpu_block_t;
 
 struct amdgpu_run_state;
@@ -111,6 +129,7 @@ typedef struct amdgpu_wave {
     amdgpu_block_t *block;
     struct amdgpu_run_state *run;
     struct amdgpu_late *late; /* accesses that are not complete; NULL where each is at once */
+    struct amdgpu_noting *noting; /* NULL where no notes are taken */
 } amdgpu_wave_t;
 
 struct amdgpu_kernel {

@@ -29,6 +29,9 @@ void amdgpu_machine_close(amdgpu_machine_t *machine);
 /* Lines of its own in the memory of a GPU, or of the host: zeros. It is there until the machine is closed. */
 void *amdgpu_machine_allocate(amdgpu_machine_t *machine, unsigned owner, amdgpu_memory_t kind, size_t bytes);
 
+/* Says that kernels or hosts look there to know that something has come; name is kept. Multiples of 4 bytes. */
+void amdgpu_machine_mark(amdgpu_machine_t *machine, const void *place, size_t bytes, const char *name);
+
 /* The host, or a copy engine, stores. */
 void amdgpu_machine_store(amdgpu_machine_t *machine, void *to, const void *from, size_t bytes);
 
@@ -53,6 +56,9 @@ void amdgpu_grid_end(amdgpu_grid_t *grid);
 
 /* Whether an address is memory of the wave's machine. All below are for such addresses. */
 bool amdgpu_holds(const amdgpu_gpu_t *gpu, uint64_t address);
+
+/* What word lies there; NULL: none. */
+const char *amdgpu_word_at(const amdgpu_gpu_t *gpu, uint64_t address);
 
 static inline bool amdgpu_is_cached(const amdgpu_wave &wave, uint64_t address)
 {

@@ -24,12 +24,12 @@
 
 #include "amdgpu/amdgpu_wave.h"
 #include "amdgpu/weak_exchange.h"
+#include "amdgpu/weak_reasons.h"
 
 namespace {
 
-enum change_t { NO_WAIT, NO_VMCNT, NO_LGKMCNT, DROPPED, NO_SC0, NO_SC1, NO_NT, CHANGES };
-const char *const change_names[CHANGES] = {"not waited for", "without vmcnt",  "without lgkmcnt", "left out",
-                                           "without sc0/glc", "without sc1",    "without nt/slc"};
+const char *const change_names[WEAK_CHANGES] = {"not waited for", "without vmcnt",  "without lgkmcnt", "left out",
+                                                "without sc0/glc", "without sc1",    "without nt/slc"};
 
 struct outcome_t { /* shared with the process of a mutation */
     uint64_t seed;
@@ -37,91 +37,49 @@ struct outcome_t { /* shared with the process of a mutation */
 } *outcome;
 
 struct counts_t {
-    unsigned tried, caught, idle;
+    unsigned tried, caught, idle, explained;
     uint64_t latest; /* seed that was needed */
-} counts[CHANGES];
+} counts[WEAK_CHANGES];
 
 void run_nothing(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
     (void)wave, (void)inst;
 }
 
-bool applies(change_t change, const amdgpu_inst_t *inst, const char *text)
+bool applies(weak_change_t change, const amdgpu_inst_t *inst, const char *text)
 {
     const bool cache = strncmp(text, "buffer_", 7) == 0;
     const bool is_wait = strncmp(text, "s_waitcnt", 9) == 0;
     const bool waits[2] = {is_wait && inst->most[0] != UINT8_MAX, is_wait && inst->most[1] != UINT8_MAX};
     const bool global = inst->counters & AMDGPU_COUNTS_VM && !cache;
     switch (change) {
-    case NO_WAIT: return waits[0] || waits[1];
-    case NO_VMCNT:
-    case NO_LGKMCNT: return waits[0] && waits[1];
-    case DROPPED: return cache || strncmp(text, "s_barrier", 9) == 0;
-    case NO_SC0: return (cache || (global && !strstr(text, "atomic"))) && inst->sc0;
-    case NO_SC1: return (cache || global) && inst->sc1;
+    case WEAK_NO_WAIT: return waits[0] || waits[1];
+    case WEAK_NO_VMCNT:
+    case WEAK_NO_LGKMCNT: return waits[0] && waits[1];
+    case WEAK_DROPPED: return cache || strncmp(text, "s_barrier", 9) == 0;
+    case WEAK_NO_SC0: return (cache || (global && !strstr(text, "atomic"))) && inst->sc0;
+    case WEAK_NO_SC1: return (cache || global) && inst->sc1;
     default: return (cache || global) && inst->nt;
     }
 }
 
-void apply(change_t change, amdgpu_inst_t *inst)
+void apply(weak_change_t change, amdgpu_inst_t *inst)
 {
-    if (change == NO_WAIT || change == NO_VMCNT)
+    if (change == WEAK_NO_WAIT || change == WEAK_NO_VMCNT)
         inst->most[0] = UINT8_MAX;
-    if (change == NO_WAIT || change == NO_LGKMCNT)
+    if (change == WEAK_NO_WAIT || change == WEAK_NO_LGKMCNT)
         inst->most[1] = UINT8_MAX;
-    inst->sc0 = inst->sc0 && change != NO_SC0;
-    inst->sc1 = inst->sc1 && change != NO_SC1;
-    inst->nt = inst->nt && change != NO_NT;
-    if (change == DROPPED) {
+    inst->sc0 = inst->sc0 && change != WEAK_NO_SC0;
+    inst->sc1 = inst->sc1 && change != WEAK_NO_SC1;
+    inst->nt = inst->nt && change != WEAK_NO_NT;
+    if (change == WEAK_DROPPED) {
         inst->run = run_nothing;
         inst->counters = 0;
     }
 }
 
-/* Whether a wait for at least as much comes before any access, barrier, branch or cache instruction. Uses of what is
-   not there yet are noticed when they run. */
-bool is_waited_soon(const amdgpu_object_t *object, size_t at)
-{
-    const amdgpu_inst_t *wait = object->inst[at];
-    char line[256];
-    for (size_t i = at + wait->bytes / 4; i < object->text_bytes / 4 && object->inst[i];) {
-        const amdgpu_inst_t *inst = object->inst[i];
-        if (amdgpu_disassemble(object, (uintptr_t)object->text + 4 * i, line, sizeof line) == 0)
-            return false;
-        if (strstr(line, "s_waitcnt") && inst->most[0] <= wait->most[0] && inst->most[1] <= wait->most[1])
-            return true;
-        if (inst->counters || strstr(line, "branch") || strstr(line, "barrier") || strstr(line, "buffer_") ||
-            strstr(line, "s_setpc") || strstr(line, "s_endpgm"))
-            return false;
-        i += inst->bytes / 4;
-    }
-    return false;
-}
-
-/* Why a mutation changes nothing; NULL if the runs do not show it. */
-const char *find_idle(change_t change, const amdgpu_inst_t *inst)
-{
-    const bool is_store = inst->stores;
-    switch (change) {
-    case NO_WAIT: return inst->held ? nullptr : "IDLE: nothing was in flight";
-    case NO_VMCNT: return inst->held_alone[0] ? nullptr : "IDLE: the other counter waited for the same";
-    case NO_LGKMCNT: return inst->held_alone[1] ? nullptr : "IDLE: the other counter waited for the same";
-    case DROPPED:
-        return inst->follows_stores && !inst->found_own && !inst->found_other ? "IDLE: nothing was dirty" : nullptr;
-    case NO_SC1:
-        if (inst->follows_stores && !inst->found_own && !inst->found_other)
-            return "IDLE: nothing was dirty";
-        return is_store && !inst->met_kept ? "IDLE: all went to memory that no L2 keeps" : nullptr;
-    case NO_SC0:
-        if (inst->follows_stores && !inst->found_other)
-            return "IDLE: nothing was dirty but the GPU's own memory";
-        return is_store && !inst->met_kept ? "IDLE: all went to memory that no L2 keeps" : nullptr;
-    default: return "IDLE: it is about room in caches only";
-    }
-}
-
 /* In a process of its own, since a mutation may end it. True: some seed noticed. */
-bool is_noticed(const weak_kernels_t *kernels, amdgpu_inst_t *inst, change_t change, uint64_t seeds)
+bool is_noticed(const weak_kernels_t *kernels, amdgpu_inst_t *inst, weak_change_t change, uint64_t seeds)
 {
     const struct rlimit no_core = {0, 0};
     int status;
@@ -133,6 +91,7 @@ bool is_noticed(const weak_kernels_t *kernels, amdgpu_inst_t *inst, change_t cha
         if (!freopen("/dev/null", "w", stderr))
             _exit(2);
         apply(change, inst);
+        amdgpu_notes_taken = false;
         for (outcome->seed = 1; outcome->seed <= seeds; outcome->seed++) {
             const char *reason = weak_exchange_run(kernels, outcome->seed);
             if (reason) {
@@ -152,7 +111,21 @@ bool is_noticed(const weak_kernels_t *kernels, amdgpu_inst_t *inst, change_t cha
     return outcome->reason[0] != '\0';
 }
 
-void mutate(const weak_kernels_t *kernels, const amdgpu_kernel_t *kernel, unsigned stride, uint64_t seeds)
+/* One at a time, what it came to. */
+struct mutation_t {
+    const amdgpu_kernel_t *kernel;
+    amdgpu_inst_t *inst;
+    uintptr_t pc;
+    weak_change_t change;
+    bool noticed;
+    outcome_t outcome;
+};
+
+mutation_t mutations[4096];
+unsigned nmutations;
+
+/* Of what has run. */
+void make_mutations(const amdgpu_kernel_t *kernel, unsigned stride)
 {
     const amdgpu_object_t *object = kernel->object;
     static unsigned number;
@@ -163,27 +136,43 @@ void mutate(const weak_kernels_t *kernels, const amdgpu_kernel_t *kernel, unsign
         if (!inst || !object->executed[i] || amdgpu_disassemble(object, pc, line, sizeof line) == 0)
             continue;
         const char *text = line + strspn(line, " \t");
-        for (unsigned c = 0; c < CHANGES; c++) {
-            if (!applies((change_t)c, inst, text) || number++ % stride)
-                continue;
-            const amdgpu_inst_t before = *inst;
-            const bool noticed = is_noticed(kernels, inst, (change_t)c, seeds);
-            const char *idle = noticed ? nullptr : find_idle((change_t)c, &before);
-            if (!noticed && !idle && c <= NO_LGKMCNT && is_waited_soon(object, i))
-                idle = "IDLE: another wait for as much comes next";
-            counts[c].tried++;
-            counts[c].idle += idle != nullptr;
-            counts[c].caught += noticed;
-            if (noticed && outcome->seed > counts[c].latest)
-                counts[c].latest = outcome->seed;
-            printf("%s %s 0x%lx %s %s: ", kernels->arch, kernel->name,
-                   (unsigned long)(pc - (uintptr_t)object->memory), text, change_names[c]);
-            if (noticed)
-                printf("noticed, seed %lu, %s\n", (unsigned long)outcome->seed, outcome->reason);
-            else
-                printf("%s\n", idle ? idle : "SURVIVES");
-        }
+        for (unsigned c = 0; c < WEAK_CHANGES; c++)
+            if (applies((weak_change_t)c, inst, text) && number++ % stride == 0 &&
+                nmutations < sizeof mutations / sizeof *mutations)
+                mutations[nmutations++] = {kernel, inst, pc, (weak_change_t)c, false, {}};
     }
+}
+
+bool is_left_out(const amdgpu_inst_t *inst)
+{
+    for (unsigned m = 0; m < nmutations; m++)
+        if (mutations[m].inst == inst && mutations[m].change == WEAK_DROPPED)
+            return !mutations[m].noticed;
+    return false; /* it was not tried */
+}
+
+void print_mutation(const char *arch, const mutation_t &mutation)
+{
+    const amdgpu_object_t *object = mutation.kernel->object;
+    counts_t *count = &counts[mutation.change];
+    char line[256], described[256];
+    (void)amdgpu_disassemble(object, mutation.pc, line, sizeof line);
+    const char *reason = mutation.noticed ? nullptr : weak_reason_find(mutation.change, mutation.inst,
+                                                                       mutation.kernel->name, is_left_out);
+    const bool idle = reason && strncmp(reason, "IDLE", 4) == 0;
+    count->tried++;
+    count->caught += mutation.noticed;
+    count->idle += idle;
+    count->explained += reason && !idle;
+    if (mutation.noticed && mutation.outcome.seed > count->latest)
+        count->latest = mutation.outcome.seed;
+    weak_reason_describe(mutation.change, mutation.inst, described, sizeof described);
+    printf("%s %s 0x%lx %s %s: ", arch, mutation.kernel->name, (unsigned long)(mutation.pc - (uintptr_t)object->memory),
+           line + strspn(line, " \t"), change_names[mutation.change]);
+    if (mutation.noticed)
+        printf("noticed, seed %lu, %s\n", (unsigned long)mutation.outcome.seed, mutation.outcome.reason);
+    else
+        printf("%s [%s ]\n", reason ? reason : "SURVIVES", described);
 }
 
 const amdgpu_kernel_t *load_kernel(const char *folder, const char *name, const char *arch)
@@ -248,13 +237,22 @@ int main(int argc, char **argv)
     const unsigned stride = (unsigned)atoi(argv[5]);
     if (outcome == MAP_FAILED || stride == 0)
         return 2;
-    mutate(&kernels, kernels.push, stride, strtoull(argv[6], nullptr, 10));
-    mutate(&kernels, kernels.pull, stride, strtoull(argv[6], nullptr, 10));
+    make_mutations(kernels.push, stride);
+    make_mutations(kernels.pull, stride);
+    for (unsigned m = 0; m < nmutations; m++) {
+        mutation_t *mutation = &mutations[m];
+        mutation->noticed = is_noticed(&kernels, mutation->inst, mutation->change, strtoull(argv[6], nullptr, 10));
+        mutation->outcome = *outcome;
+    }
+    for (unsigned m = 0; m < nmutations; m++)
+        print_mutation(argv[2], mutations[m]);
     unsigned caught = 0;
-    for (unsigned c = 0; c < CHANGES; c++) {
+    for (unsigned c = 0; c < WEAK_CHANGES; c++) {
         caught += counts[c].caught;
-        printf("%-7s %-16s %4u mutations, %4u noticed, by seed %lu at the latest, %u idle\n", argv[2], change_names[c],
-               counts[c].tried, counts[c].caught, (unsigned long)counts[c].latest, counts[c].idle);
+        printf("%-7s %-16s %4u mutations, %4u noticed, by seed %lu at the latest, %u idle, %u explained, %u open\n",
+               argv[2], change_names[c], counts[c].tried, counts[c].caught, (unsigned long)counts[c].latest,
+               counts[c].idle, counts[c].explained,
+               counts[c].tried - counts[c].caught - counts[c].idle - counts[c].explained);
     }
     return caught > 0 ? 0 : 1;
 }

@@ -72,9 +72,24 @@ void *take(exchange_t *exchange, unsigned owner, amdgpu_memory_t kind, size_t by
     return amdgpu_machine_allocate(exchange->machine, owner, kind, bytes);
 }
 
-uint64_t *take_word(exchange_t *exchange)
+uint64_t *take_word(exchange_t *exchange, const char *name)
 {
-    return (uint64_t *)take(exchange, AMDGPU_HOST, AMDGPU_PINNED, sizeof(uint64_t));
+    uint64_t *word = (uint64_t *)take(exchange, AMDGPU_HOST, AMDGPU_PINNED, sizeof(uint64_t));
+    amdgpu_machine_mark(exchange->machine, word, sizeof *word, name);
+    return word;
+}
+
+/* A scratch for each packet. */
+sv_digest_scratch_t *take_scratch(exchange_t *exchange, unsigned owner)
+{
+    uint8_t *scratch = (uint8_t *)take(exchange, owner, AMDGPU_COARSE, PACKETS * 128);
+    for (unsigned p = 0; p < PACKETS; p++) {
+        sv_digest_scratch_t *own = (sv_digest_scratch_t *)(scratch + 128 * p);
+        amdgpu_machine_mark(exchange->machine, &own->sum, sizeof own->sum, "sum");
+        amdgpu_machine_mark(exchange->machine, &own->blocks_done, sizeof own->blocks_done, "count");
+        amdgpu_machine_mark(exchange->machine, &own->go, sizeof own->go, "go");
+    }
+    return (sv_digest_scratch_t *)scratch;
 }
 
 /* What a packet holds in an epoch. */
@@ -137,8 +152,14 @@ void set_up_packet(exchange_t *exchange, unsigned number)
     packet->credit = (uint64_t *)take(exchange, SENDER, AMDGPU_UNCACHED, sizeof(uint64_t));
     packet->result = (sv_verify_result_t *)take(exchange, AMDGPU_HOST, AMDGPU_PINNED, sizeof *packet->result);
     packet->record_seen = (uint64_t *)take(exchange, AMDGPU_HOST, AMDGPU_PINNED, RECORD);
-    packet->words = words_t{take_word(exchange), take_word(exchange), take_word(exchange),
-                            take_word(exchange), take_word(exchange), take_word(exchange)};
+    packet->words = words_t{take_word(exchange, "arrived"), take_word(exchange, "sent"),
+                            take_word(exchange, "failed"),  take_word(exchange, "verdict"),
+                            take_word(exchange, "credit"),  take_word(exchange, "done")};
+    amdgpu_machine_mark(exchange->machine, packet->credit, sizeof *packet->credit, "credit");
+    amdgpu_machine_mark(exchange->machine, &packet->result->epoch, sizeof packet->result->epoch, "result");
+    for (unsigned slot = 0; slot < exchange->nslots; slot++)
+        amdgpu_machine_mark(exchange->machine, packet->slot + (slot + 1) * packet->stride - BESIDE, sizeof(uint64_t),
+                            "arrived");
     packet->identity = identity_of(number, packet->bytes);
     refill_source(exchange, number, 1);
 }
@@ -199,9 +220,9 @@ void set_up(exchange_t *exchange)
     exchange->nblocks = exchange->first_block[PACKETS] - (unsigned)draw(exchange, 2);
     exchange->push_items = (sv_push_item_t *)take(exchange, SENDER, AMDGPU_COARSE, PACKETS * sizeof(sv_push_item_t));
     exchange->pull_items = (sv_pull_item_t *)take(exchange, RECEIVER, AMDGPU_COARSE, PACKETS * sizeof(sv_pull_item_t));
-    exchange->abort = take_word(exchange);
-    exchange->scratch = (sv_digest_scratch_t *)take(exchange, SENDER, AMDGPU_COARSE, PACKETS * 128);
-    (void)take(exchange, RECEIVER, AMDGPU_COARSE, PACKETS * 128);
+    exchange->abort = take_word(exchange, "abort");
+    exchange->scratch = take_scratch(exchange, SENDER);
+    (void)take_scratch(exchange, RECEIVER); /* right after it */
     for (unsigned p = 0; p < PACKETS; p++) {
         const sv_push_item_t push = push_item_of(exchange, p);
         const sv_pull_item_t pull = pull_item_of(exchange, p);

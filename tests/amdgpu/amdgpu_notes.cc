@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See amdgpu_notes.h. An access that a mutation would leave in flight is a ghost: it is remembered from the wait that is
+   weakened up to the next one that waits for it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "amdgpu/amdgpu_lanes.h"
+#include "amdgpu/amdgpu_notes.h"
+#include "amdgpu/amdgpu_weak.h"
+
+namespace {
+
+enum { OPEN = 512, GHOSTS = 4096, UNNAMED = 16 };
+
+/* An access that no wait has waited for yet. */
+struct open_t {
+    uint8_t counters;
+    uint16_t did;
+    uint64_t number[2];
+};
+
+struct ghost_t {
+    const amdgpu_inst_t *wait;
+    unsigned change;
+    open_t access;
+};
+
+} // namespace
+
+bool amdgpu_notes_taken = true;
+
+struct amdgpu_noting {
+    uint64_t issued[2];
+    unsigned nopen, nghosts, nunnamed;
+    uint16_t since; /* the last barrier, done */
+    const amdgpu_inst_t *barrier;
+    const amdgpu_inst_t *unnamed[UNNAMED]; /* write-backs since the last word */
+    open_t open[OPEN];
+    ghost_t ghost[GHOSTS];
+};
+
+namespace {
+
+bool covers(const open_t &access, unsigned counter, unsigned most, const uint64_t *issued)
+{
+    return access.counters & (counter + 1) && access.number[counter] + most <= issued[counter];
+}
+
+/* Which of a wait's counters a mutation leaves. */
+bool leaves(unsigned change, unsigned counter)
+{
+    return change == (counter == 0 ? AMDGPU_NO_LGKMCNT : AMDGPU_NO_VMCNT);
+}
+
+void end_ghosts(amdgpu_noting *noting, const amdgpu_inst_t &wait)
+{
+    unsigned kept = 0;
+    for (unsigned g = 0; g < noting->nghosts; g++) {
+        const ghost_t &ghost = noting->ghost[g];
+        bool ends = false;
+        for (unsigned c = 0; c < 2; c++)
+            ends = ends || ((ghost.wait != &wait || leaves(ghost.change, c)) &&
+                            covers(ghost.access, c, wait.most[c], noting->issued));
+        if (!ends)
+            noting->ghost[kept++] = ghost;
+    }
+    noting->nghosts = kept;
+}
+
+void make_ghost(amdgpu_noting *noting, const amdgpu_inst_t &wait, unsigned change, const open_t &access)
+{
+    amdgpu_wait_note_t *note = &wait.notes.wait[change];
+    note->held++;
+    note->late |= access.did;
+    if (noting->nghosts == GHOSTS) {
+        fprintf(stderr, "amdgpu: more accesses than notes are taken of\n");
+        abort();
+    }
+    noting->ghost[noting->nghosts++] = {&wait, change, access};
+}
+
+void note_wait(amdgpu_noting *noting, const amdgpu_inst_t &wait)
+{
+    unsigned kept = 0;
+    end_ghosts(noting, wait);
+    for (unsigned o = 0; o < noting->nopen; o++) {
+        const open_t &access = noting->open[o];
+        const bool by[2] = {covers(access, 0, wait.most[0], noting->issued),
+                            covers(access, 1, wait.most[1], noting->issued)};
+        if (by[0] || by[1])
+            make_ghost(noting, wait, AMDGPU_NO_WAIT, access);
+        if (by[0] && !by[1])
+            make_ghost(noting, wait, AMDGPU_NO_VMCNT, access);
+        if (by[1] && !by[0])
+            make_ghost(noting, wait, AMDGPU_NO_LGKMCNT, access);
+        if (!by[0] && !by[1])
+            noting->open[kept++] = access;
+    }
+    noting->nopen = kept;
+}
+
+void add_word(const amdgpu_inst_t &inst, const char *word)
+{
+    for (const char *&own : inst.notes.word) {
+        if (own == word)
+            return;
+        if (!own) {
+            own = word;
+            return;
+        }
+    }
+}
+
+/* Where a lane of a global or flat access begins. */
+uint64_t find_address(amdgpu_wave &wave, const amdgpu_inst_t &inst, unsigned lane)
+{
+    const amdgpu_operand_t &first = inst.operand[inst.gives ? 1 : 0], &last = inst.operand[inst.noperands - 1];
+    const uint32_t *low = amdgpu_vector(wave, first.index);
+    const uint64_t own = low[lane] | (first.count == 2 ? (uint64_t)low[AMDGPU_LANES + lane] << 32 : 0);
+    return own + (last.kind == AMDGPU_SCALAR ? amdgpu_scalar64(wave, last) : 0) + (uint64_t)(int64_t)inst.offset;
+}
+
+unsigned classify_vector_access(amdgpu_wave &wave, const amdgpu_inst_t &inst)
+{
+    const bool adds = inst.what == AMDGPU_ATOMIC;
+    unsigned did = 0;
+    for (uint64_t left = amdgpu_exec(wave); left; left &= left - 1) {
+        const uint64_t address = find_address(wave, inst, (unsigned)__builtin_ctzll(left));
+        const char *word = amdgpu_is_cached(wave, address) ? amdgpu_word_at(wave.run->gpu, address) : nullptr;
+        if (address - AMDGPU_SHARED_BASE < 1ull << 32)
+            did |= inst.stores ? AMDGPU_DID_LDS_STORE : AMDGPU_DID_LDS_LOAD;
+        else if (inst.stores)
+            did |= word || adds ? AMDGPU_DID_WORD : AMDGPU_DID_STORE;
+        else
+            did |= word ? AMDGPU_DID_LOOK : AMDGPU_DID_LOAD;
+        if (word)
+            add_word(inst, word);
+        for (unsigned u = 0; word && inst.stores && u < wave.noting->nunnamed; u++)
+            add_word(*wave.noting->unnamed[u], word);
+    }
+    return did;
+}
+
+unsigned classify(amdgpu_wave &wave, const amdgpu_inst_t &inst)
+{
+    switch (inst.what) {
+    case AMDGPU_BARRIER: return AMDGPU_DID_BARRIER;
+    case AMDGPU_WRITE_BACK: return AMDGPU_DID_WRITE_BACK;
+    case AMDGPU_INVALIDATE: return AMDGPU_DID_INVALIDATE;
+    default: break;
+    }
+    if (inst.counters & AMDGPU_COUNTS_VM)
+        return classify_vector_access(wave, inst);
+    if (inst.gives && inst.operand[0].kind == AMDGPU_SCALAR)
+        return AMDGPU_DID_SCALAR;
+    return inst.stores ? AMDGPU_DID_LDS_STORE : AMDGPU_DID_LDS_LOAD;
+}
+
+void haunt(amdgpu_noting *noting, const amdgpu_inst_t &inst, unsigned did)
+{
+    for (unsigned g = 0; g < noting->nghosts; g++) {
+        amdgpu_wait_note_t *note = &noting->ghost[g].wait->notes.wait[noting->ghost[g].change];
+        note->then |= (uint16_t)did;
+        if (!(did & (AMDGPU_DID_BARRIER | AMDGPU_DID_INVALIDATE)) || note->fence == &inst)
+            continue;
+        note->nfences++;
+        note->fence = &inst;
+    }
+}
+
+void note_barrier(amdgpu_noting *noting, const amdgpu_inst_t &inst)
+{
+    if (noting->barrier)
+        noting->barrier->notes.after |= noting->since;
+    inst.notes.before |= noting->since;
+    noting->barrier = &inst;
+    noting->since = 0;
+}
+
+/* A write-back is before a word only if no other one is between them. */
+void note_write_back(amdgpu_noting *noting, const amdgpu_inst_t &inst)
+{
+    noting->nunnamed = 0;
+    noting->unnamed[noting->nunnamed++] = &inst;
+}
+
+} // namespace
+
+struct amdgpu_noting *amdgpu_notes_open(void)
+{
+    amdgpu_noting *noting = amdgpu_notes_taken ? (amdgpu_noting *)malloc(sizeof *noting) : nullptr;
+    if (amdgpu_notes_taken && !noting)
+        abort();
+    if (noting)
+        memset(noting, 0, offsetof(amdgpu_noting, open));
+    return noting;
+}
+
+void amdgpu_notes_close(struct amdgpu_noting *noting)
+{
+    if (noting && noting->barrier)
+        noting->barrier->notes.after |= noting->since;
+    free(noting);
+}
+
+void amdgpu_note(amdgpu_wave &wave, const amdgpu_inst_t &inst)
+{
+    amdgpu_noting *noting = wave.noting;
+    if (inst.what == AMDGPU_WAIT) {
+        note_wait(noting, inst);
+        return;
+    }
+    if (inst.what == AMDGPU_PLAIN && !inst.counters)
+        return;
+    const unsigned did = classify(wave, inst);
+    haunt(noting, inst, did);
+    noting->since |= (uint16_t)did;
+    if (inst.what == AMDGPU_BARRIER)
+        note_barrier(noting, inst);
+    if (inst.what == AMDGPU_WRITE_BACK)
+        note_write_back(noting, inst);
+    if (!inst.counters)
+        return;
+    if (noting->nopen == OPEN) {
+        fprintf(stderr, "amdgpu: more accesses in flight than notes are taken of\n");
+        abort();
+    }
+    open_t *access = &noting->open[noting->nopen++];
+    access->counters = inst.counters;
+    access->did = (uint16_t)did;
+    for (unsigned c = 0; c < 2; c++)
+        access->number[c] = inst.counters & (c + 1) ? ++noting->issued[c] : 0;
+}
+
+void amdgpu_note_invalidated(amdgpu_wave &wave, const amdgpu_inst_t &inst, bool l1, bool all_of_l2, uint64_t time)
+{
+    amdgpu_block_t *block = wave.block;
+    for (amdgpu_acquired_t &own : block->acquired)
+        if (!own.inst || own.inst == &inst) {
+            own = {&inst, l1 ? time : 0, all_of_l2 ? time : 0};
+            return;
+        }
+    amdgpu_fail(wave, "more invalidations than notes are taken of");
+}
+
+/* Without one of them, the others would have been the last. */
+void amdgpu_note_exposed(amdgpu_wave &wave, uint64_t changed_l1, uint64_t changed_l2)
+{
+    for (const amdgpu_acquired_t &left_out : wave.block->acquired) {
+        uint64_t last[2] = {0, 0};
+        if (!left_out.inst)
+            return;
+        for (const amdgpu_acquired_t &other : wave.block->acquired)
+            if (other.inst && other.inst != left_out.inst) {
+                last[0] = other.l1 > last[0] ? other.l1 : last[0];
+                last[1] = other.l2 > last[1] ? other.l2 : last[1];
+            }
+        left_out.inst->notes.exposed_l1 += changed_l1 > last[0];
+        left_out.inst->notes.exposed_l2 += changed_l2 > last[1];
+    }
+}
