@@ -28,7 +28,7 @@
 
 namespace {
 
-enum { LINE = 128, LINES = 1024, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 400 };
+enum { LINE = 128, LINES = 1024, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 400, NAP = 2000, HOT = 64 };
 enum { WRITERS = AMDGPU_GPUS * CUS + 1, HOST_WRITES = WRITERS - 1 }; /* compute units, and the host */
 
 struct line_t {
@@ -49,8 +49,10 @@ struct place_t {
 /* How harmful a run is; a seed chooses. */
 struct mood_t {
     unsigned patience;         /* of late accesses */
-    unsigned stalls;           /* one in so many stores that others see makes its wave stall */
-    unsigned visits, evicts;   /* one in so many turns a bystander loads a line, a line is evicted; 0: never */
+    unsigned stalls;           /* one in so many stores that others see, and invalidations, makes its wave stall */
+    unsigned naps;             /* one in so many turns is the last one of its wave for long; 0: never */
+    unsigned crowd;            /* of bystanders */
+    unsigned visits, evicts;   /* one in so many turns each loads a line, evicts one; 0: never */
 };
 
 } // namespace
@@ -63,6 +65,8 @@ struct amdgpu_gpu {
     uint8_t *arg;
     cache_t *l1[CUS], *l2[L2S];
     uint64_t began; /* its kernel, in the order of changes */
+    unsigned nhot;
+    unsigned hot[HOT]; /* lines that kernels have loaded, of which bystanders are fond */
 };
 
 struct amdgpu_machine {
@@ -75,8 +79,8 @@ struct amdgpu_machine {
     place_t place[LINES];
     const char *word[LINES][LINE / 4];
     uint64_t changes; /* a count of changes and invalidations, which is their order */
-    uint64_t changed[LINES][WRITERS]; /* when each of them last changed a line */
-    bool constant[LINES];             /* scalar loads are of it */
+    uint64_t changed[LINES][LINE / 8][WRITERS]; /* when each of them last changed 8 bytes */
+    bool constant[LINES];                       /* no kernel changes it; scalar loads are of such lines only */
     amdgpu_gpu gpu[AMDGPU_GPUS];
 };
 
@@ -197,32 +201,6 @@ void store_line(amdgpu_gpu *gpu, unsigned cu, unsigned line, unsigned first, uns
         write_memory(machine, l2, line, first, bytes, from);
 }
 
-void note_change(amdgpu_machine *machine, unsigned line, unsigned writer)
-{
-    machine->changed[line][writer] = ++machine->changes;
-}
-
-/* A wave loads a line: what its caches cannot know of has changed it since its kernel began. */
-void note_load(amdgpu_wave &wave, unsigned line, bool past_l1, bool past_l2)
-{
-    const amdgpu_gpu *gpu = wave.run->gpu;
-    const amdgpu_machine *machine = gpu->machine;
-    const unsigned cu = wave.block->cu, self = gpu->number * CUS + cu;
-    const bool strange = machine->place[line].kind == AMDGPU_COARSE &&
-                         home_of(gpu->machine, line) != l2_of(gpu->machine->gpu + gpu->number, cu);
-    uint64_t changed[2] = {0, 0};
-    for (unsigned w = 0; w < WRITERS; w++) {
-        const uint64_t at = machine->changed[line][w];
-        const bool same_l2 = w != HOST_WRITES && w / CUS == gpu->number && w % CUS % machine->nl2 == cu % machine->nl2;
-        if (at > gpu->began && w != self && !past_l1 && at > changed[0])
-            changed[0] = at;
-        if (at > gpu->began && strange && !same_l2 && !past_l2 && at > changed[1])
-            changed[1] = at;
-    }
-    if (changed[0] || changed[1])
-        amdgpu_note_exposed(wave, changed[0], changed[1]);
-}
-
 /* Which bytes of a line an access has; the rest is of lines after it. */
 struct part_t {
     unsigned line, first, bytes;
@@ -233,6 +211,35 @@ part_t part_of(const amdgpu_machine *machine, uint64_t address, unsigned bytes)
     const uint64_t at = address - (uintptr_t)machine->memory;
     const unsigned first = (unsigned)(at % LINE), left = LINE - first;
     return {(unsigned)(at / LINE), first, bytes < left ? bytes : left};
+}
+
+void note_change(amdgpu_machine *machine, const part_t &part, unsigned writer)
+{
+    for (unsigned at = part.first / 8; at <= (part.first + part.bytes - 1) / 8; at++)
+        machine->changed[part.line][at][writer] = ++machine->changes;
+}
+
+/* A wave loads: what its caches cannot know of has changed since its kernel began. */
+void note_load(amdgpu_wave &wave, const amdgpu_inst &inst, const part_t &part, bool past_l1, bool past_l2)
+{
+    amdgpu_gpu *gpu = wave.run->gpu;
+    amdgpu_machine *machine = gpu->machine;
+    const unsigned cu = wave.block->cu, self = gpu->number * CUS + cu;
+    const bool strange = machine->place[part.line].kind == AMDGPU_COARSE &&
+                         home_of(machine, part.line) != l2_of(gpu, cu);
+    uint64_t changed[2] = {0, 0};
+    for (unsigned w = 0; w < WRITERS; w++) {
+        const bool same_l2 = w != HOST_WRITES && w / CUS == gpu->number && w % CUS % machine->nl2 == cu % machine->nl2;
+        for (unsigned b = part.first / 8; b <= (part.first + part.bytes - 1) / 8; b++) {
+            const uint64_t at = machine->changed[part.line][b][w];
+            if (at > gpu->began && w != self && at > changed[0])
+                changed[0] = at;
+            if (at > gpu->began && strange && !same_l2 && at > changed[1])
+                changed[1] = at;
+        }
+    }
+    if (changed[0] || changed[1])
+        amdgpu_note_exposed(wave, inst, changed[0], changed[1], past_l1, past_l2);
 }
 
 cache_t *allocate_cache()
@@ -254,12 +261,14 @@ uint64_t mix(uint64_t number)
 mood_t choose_mood(amdgpu_machine *machine)
 {
     const unsigned patience[] = {2, 8, 64, 1u << 31}, stalls[] = {2, 8, 32};
-    const unsigned visits[] = {0, 1, 4}, evicts[] = {0, 0, 64};
+    const unsigned visits[] = {0, 1, 4}, evicts[] = {0, 0, 64}, naps[] = {0, 30, 300}, crowds[] = {1, 1, 4};
     mood_t mood;
     mood.patience = patience[amdgpu_machine_random(machine) % 4];
     mood.stalls = stalls[amdgpu_machine_random(machine) % 3];
     mood.visits = visits[amdgpu_machine_random(machine) % 3];
     mood.evicts = evicts[amdgpu_machine_random(machine) % 3];
+    mood.crowd = crowds[amdgpu_machine_random(machine) % 3];
+    mood.naps = naps[amdgpu_machine_random(machine) % 3];
     return mood;
 }
 
@@ -302,8 +311,11 @@ void disturb(amdgpu_machine *machine)
     const mood_t &mood = machine->mood;
     const uint64_t random = amdgpu_machine_random(machine);
     amdgpu_gpu *gpu = &machine->gpu[random % AMDGPU_GPUS];
-    const unsigned cu = (unsigned)(random >> 8) % CUS, line = (unsigned)(random >> 16) % machine->nlines;
+    const unsigned cu = (unsigned)(random >> 8) % CUS;
+    unsigned line = (unsigned)(random >> 16) % machine->nlines;
     uint8_t seen[LINE];
+    if (gpu->nhot >= HOT && (random >> 44) % 2)
+        line = gpu->hot[(random >> 16) % HOT];
     if (mood.visits && (random >> 32) % mood.visits == 0)
         load_line(gpu, cu, line, false, false, seen);
     if (mood.evicts && (random >> 40) % mood.evicts == 0) {
@@ -366,13 +378,20 @@ void amdgpu_machine_mark(amdgpu_machine_t *machine, const void *place, size_t by
         machine->word[at / LINE][at % LINE / 4] = name;
 }
 
+void amdgpu_machine_keep(amdgpu_machine_t *machine, const void *place, size_t bytes)
+{
+    const size_t first = (size_t)((const uint8_t *)place - machine->memory);
+    for (size_t line = first / LINE; line <= (first + bytes - 1) / LINE; line++)
+        machine->constant[line] = true;
+}
+
 void amdgpu_machine_store(amdgpu_machine_t *machine, void *to, const void *from, size_t bytes)
 {
     const uint8_t *next = (const uint8_t *)from;
     for (uint64_t address = (uintptr_t)to; bytes > 0;) {
         const part_t part = part_of(machine, address, (unsigned)bytes);
         write_memory(machine, nullptr, part.line, part.first, part.bytes, next);
-        note_change(machine, part.line, HOST_WRITES);
+        note_change(machine, part, HOST_WRITES);
         next += part.bytes;
         address += part.bytes;
         bytes -= part.bytes;
@@ -405,7 +424,8 @@ void amdgpu_machine_step(amdgpu_machine_t *machine)
     machine->clock++;
     if (gpu->grid && !amdgpu_grid_step(gpu->grid))
         end_kernel(gpu);
-    disturb(machine);
+    for (unsigned i = 0; i < machine->mood.crowd; i++)
+        disturb(machine);
 }
 
 uint64_t amdgpu_machine_clock(const amdgpu_machine_t *machine)
@@ -433,6 +453,13 @@ unsigned amdgpu_gpu_patience(const amdgpu_gpu_t *gpu)
     return gpu->machine->mood.patience;
 }
 
+unsigned amdgpu_gpu_choose_nap(amdgpu_gpu_t *gpu)
+{
+    const unsigned naps = gpu->machine->mood.naps;
+    return naps && amdgpu_machine_random(gpu->machine) % naps == 0
+               ? (unsigned)(amdgpu_machine_random(gpu->machine) % NAP) : 0;
+}
+
 bool amdgpu_holds(const amdgpu_gpu_t *gpu, uint64_t address)
 {
     return address - (uintptr_t)gpu->machine->memory < (uint64_t)gpu->machine->nlines * LINE;
@@ -442,6 +469,11 @@ const char *amdgpu_word_at(const amdgpu_gpu_t *gpu, uint64_t address)
 {
     const part_t part = part_of(gpu->machine, address, 1);
     return gpu->machine->word[part.line][part.first / 4];
+}
+
+bool amdgpu_is_constant(const amdgpu_gpu_t *gpu, uint64_t address)
+{
+    return gpu->machine->constant[part_of(gpu->machine, address, 1).line];
 }
 
 void amdgpu_cache_load(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t address, unsigned bytes, void *to)
@@ -456,8 +488,9 @@ void amdgpu_cache_load(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t addr
             gpu->machine->constant[part.line] = true;
             read_l2(gpu->machine, l2_of(gpu, wave.block->cu), part.line, false, line);
         } else {
+            gpu->hot[gpu->nhot++ % HOT] = part.line;
             if (wave.noting)
-                note_load(wave, part.line, past_l1, past_l2);
+                note_load(wave, inst, part, past_l1, past_l2);
             load_line(gpu, wave.block->cu, part.line, past_l1, past_l2, line);
         }
         memcpy(next, line + part.first, part.bytes);
@@ -468,12 +501,21 @@ void amdgpu_cache_load(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t addr
 }
 
 /* Nothing is both changed and loaded by scalar instructions, whose cache is not modelled. */
-static void begin_change(amdgpu_wave &wave, unsigned line)
+static void begin_change(amdgpu_wave &wave, const part_t &part)
 {
     amdgpu_machine_t *machine = wave.run->gpu->machine;
-    if (machine->constant[line])
-        amdgpu_fail(wave, "a change of what scalar loads have read");
-    note_change(machine, line, wave.run->gpu->number * CUS + wave.block->cu);
+    if (machine->constant[part.line])
+        amdgpu_fail(wave, "a change of what is constant, or was read by scalar loads");
+    note_change(machine, part, wave.run->gpu->number * CUS + wave.block->cu);
+}
+
+static void stall_sometimes(amdgpu_wave &wave)
+{
+    amdgpu_machine_t *machine = wave.run->gpu->machine;
+    if (amdgpu_machine_random(machine) % machine->mood.stalls != 0)
+        return;
+    wave.stalled = (unsigned)(amdgpu_machine_random(machine) % STALL);
+    wave.yields = true;
 }
 
 /* Where others see the store at once, its wave may do nothing more for a while. */
@@ -485,7 +527,7 @@ void amdgpu_cache_store(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t add
     while (bytes > 0) {
         const part_t part = part_of(gpu->machine, address, bytes);
         const bool past = is_past_l2(gpu, part.line, inst);
-        begin_change(wave, part.line);
+        begin_change(wave, part);
         store_line(gpu, wave.block->cu, part.line, part.first, part.bytes, past, next);
         inst.notes.met_kept += gpu->machine->place[part.line].kind == AMDGPU_COARSE;
         seen = seen || past || gpu->machine->place[part.line].kind != AMDGPU_COARSE;
@@ -493,10 +535,8 @@ void amdgpu_cache_store(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t add
         address += part.bytes;
         bytes -= part.bytes;
     }
-    if (seen && amdgpu_machine_random(gpu->machine) % gpu->machine->mood.stalls == 0) {
-        wave.stalled = (unsigned)(amdgpu_machine_random(gpu->machine) % STALL);
-        wave.yields = true;
-    }
+    if (seen)
+        stall_sometimes(wave);
 }
 
 uint8_t *amdgpu_cache_atomic(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t address, unsigned bytes)
@@ -506,7 +546,7 @@ uint8_t *amdgpu_cache_atomic(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_
     const part_t part = part_of(machine, address, bytes);
     cache_t *own = l2_of(gpu, wave.block->cu);
     uint8_t line[LINE], *memory = machine->memory + (size_t)part.line * LINE + part.first;
-    begin_change(wave, part.line);
+    begin_change(wave, part);
     gpu->l1[wave.block->cu]->present[part.line] = false;
     if (machine->place[part.line].kind != AMDGPU_COARSE)
         return memory;
@@ -545,9 +585,10 @@ void amdgpu_cache_invalidate(amdgpu_wave &wave, const amdgpu_inst &inst, bool l1
     if (lets_go)
         memset(own->present, 0, sizeof own->present);
     if (wave.noting)
-        amdgpu_note_invalidated(wave, inst, lets_go, l2 && (machine->is_gfx90a || (inst.sc0 && inst.sc1)),
+        amdgpu_note_invalidated(wave, inst, lets_go, l2, l2 && (machine->is_gfx90a || (inst.sc0 && inst.sc1)),
                                 ++machine->changes);
     for (unsigned line = 0; l2 && line < machine->nlines; line++)
         if (home_of(machine, line) != below && (machine->is_gfx90a || is_past_l2(gpu, line, inst)))
             forget_clean(below, line);
+    stall_sometimes(wave); /* what is still in flight, or loaded by others, comes after it */
 }

@@ -12,6 +12,8 @@ uint8_t *amdgpu_reach_lds(amdgpu_wave &wave, uint32_t address, unsigned bytes)
     const uint32_t size = wave.run->launch->kernel->lds_bytes;
     if (address > size || bytes > size - address)
         amdgpu_fail(wave, "an access outside of LDS");
+    if (wave.noting)
+        amdgpu_note_lds(wave, address, bytes);
     return wave.block->lds + address;
 }
 

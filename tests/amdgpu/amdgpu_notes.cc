@@ -11,7 +11,7 @@
 
 namespace {
 
-enum { OPEN = 512, GHOSTS = 4096, UNNAMED = 16 };
+enum { OPEN = 512, GHOSTS = 4096 };
 
 /* An access that no wait has waited for yet. */
 struct open_t {
@@ -32,10 +32,13 @@ bool amdgpu_notes_taken = true;
 
 struct amdgpu_noting {
     uint64_t issued[2];
-    unsigned nopen, nghosts, nunnamed;
+    unsigned nopen, nghosts;
     uint16_t since; /* the last barrier, done */
-    const amdgpu_inst_t *barrier;
-    const amdgpu_inst_t *unnamed[UNNAMED]; /* write-backs since the last word */
+    bool named;     /* the write-back has words that come after it */
+    const amdgpu_inst_t *barrier, *write_back; /* the last ones */
+    const amdgpu_inst_t *last;                 /* look or word, with nothing after it */
+    const char *looked;
+    uint64_t loaded[AMDGPU_NOTED_LDS], stored[AMDGPU_NOTED_LDS]; /* since the last barrier */
     open_t open[OPEN];
     ghost_t ghost[GHOSTS];
 };
@@ -127,17 +130,22 @@ unsigned classify_vector_access(amdgpu_wave &wave, const amdgpu_inst_t &inst)
     unsigned did = 0;
     for (uint64_t left = amdgpu_exec(wave); left; left &= left - 1) {
         const uint64_t address = find_address(wave, inst, (unsigned)__builtin_ctzll(left));
-        const char *word = amdgpu_is_cached(wave, address) ? amdgpu_word_at(wave.run->gpu, address) : nullptr;
+        const bool known = amdgpu_is_cached(wave, address);
+        const char *word = known ? amdgpu_word_at(wave.run->gpu, address) : nullptr;
         if (address - AMDGPU_SHARED_BASE < 1ull << 32)
             did |= inst.stores ? AMDGPU_DID_LDS_STORE : AMDGPU_DID_LDS_LOAD;
         else if (inst.stores)
             did |= word || adds ? AMDGPU_DID_WORD : AMDGPU_DID_STORE;
+        else if (!known || amdgpu_is_constant(wave.run->gpu, address))
+            did |= AMDGPU_DID_CONSTANT;
         else
             did |= word ? AMDGPU_DID_LOOK : AMDGPU_DID_LOAD;
         if (word)
             add_word(inst, word);
-        for (unsigned u = 0; word && inst.stores && u < wave.noting->nunnamed; u++)
-            add_word(*wave.noting->unnamed[u], word);
+        if (word && inst.gives)
+            wave.noting->looked = word;
+        if (word && inst.stores && wave.noting->write_back)
+            add_word(*wave.noting->write_back, word);
     }
     return did;
 }
@@ -147,13 +155,16 @@ unsigned classify(amdgpu_wave &wave, const amdgpu_inst_t &inst)
     switch (inst.what) {
     case AMDGPU_BARRIER: return AMDGPU_DID_BARRIER;
     case AMDGPU_WRITE_BACK: return AMDGPU_DID_WRITE_BACK;
-    case AMDGPU_INVALIDATE: return AMDGPU_DID_INVALIDATE;
+    case AMDGPU_INVALIDATE:
+        if (wave.noting->looked)
+            add_word(inst, wave.noting->looked);
+        return AMDGPU_DID_INVALIDATE;
     default: break;
     }
     if (inst.counters & AMDGPU_COUNTS_VM)
         return classify_vector_access(wave, inst);
     if (inst.gives && inst.operand[0].kind == AMDGPU_SCALAR)
-        return AMDGPU_DID_SCALAR;
+        return AMDGPU_DID_CONSTANT;
     return inst.stores ? AMDGPU_DID_LDS_STORE : AMDGPU_DID_LDS_LOAD;
 }
 
@@ -162,27 +173,65 @@ void haunt(amdgpu_noting *noting, const amdgpu_inst_t &inst, unsigned did)
     for (unsigned g = 0; g < noting->nghosts; g++) {
         amdgpu_wait_note_t *note = &noting->ghost[g].wait->notes.wait[noting->ghost[g].change];
         note->then |= (uint16_t)did;
-        if (!(did & (AMDGPU_DID_BARRIER | AMDGPU_DID_INVALIDATE)) || note->fence == &inst)
-            continue;
-        note->nfences++;
-        note->fence = &inst;
+        for (unsigned f = 0; did & (AMDGPU_DID_BARRIER | AMDGPU_DID_INVALIDATE) && f < AMDGPU_NOTED_FENCES; f++) {
+            if (!note->fence[f])
+                note->fence[f] = &inst;
+            if (note->fence[f] == &inst)
+                break;
+        }
     }
 }
 
-void note_barrier(amdgpu_noting *noting, const amdgpu_inst_t &inst)
+void add_lds(amdgpu_noting *noting, const amdgpu_inst_t *barrier, unsigned side)
 {
-    if (noting->barrier)
+    amdgpu_notes_t *notes = &barrier->notes;
+    if (!notes->lds && !(notes->lds = (amdgpu_lds_note_t *)calloc(1, sizeof *notes->lds)))
+        abort();
+    for (unsigned w = 0; w < AMDGPU_NOTED_LDS; w++) {
+        notes->lds->loaded[side][w] |= noting->loaded[w];
+        notes->lds->stored[side][w] |= noting->stored[w];
+    }
+}
+
+/* Between two barriers, or after the last one: barrier is the one that comes, or NULL. */
+void note_interval(amdgpu_noting *noting, const amdgpu_inst_t *barrier)
+{
+    if (noting->barrier) {
         noting->barrier->notes.after |= noting->since;
-    inst.notes.before |= noting->since;
-    noting->barrier = &inst;
+        add_lds(noting, noting->barrier, 1);
+    }
+    if (barrier) {
+        barrier->notes.before |= noting->since;
+        add_lds(noting, barrier, 0);
+    }
+    memset(noting->loaded, 0, sizeof noting->loaded);
+    memset(noting->stored, 0, sizeof noting->stored);
+    noting->barrier = barrier;
     noting->since = 0;
 }
 
-/* A write-back is before a word only if no other one is between them. */
-void note_write_back(amdgpu_noting *noting, const amdgpu_inst_t &inst)
+/* Words belong to a write-back if no other one is between them, and nothing but words is between the words. */
+void note_order(amdgpu_noting *noting, const amdgpu_inst_t &inst, unsigned did)
 {
-    noting->nunnamed = 0;
-    noting->unnamed[noting->nunnamed++] = &inst;
+    const bool stores_word = did & AMDGPU_DID_WORD && inst.what != AMDGPU_ATOMIC;
+    if (did & AMDGPU_DID_WORD)
+        noting->named = true;
+    if (noting->named && !stores_word)
+        noting->write_back = nullptr;
+    if (inst.what == AMDGPU_WRITE_BACK) {
+        noting->write_back = &inst;
+        noting->named = false;
+    }
+    if (!(did & ~(AMDGPU_DID_CONSTANT | AMDGPU_DID_LDS_LOAD | AMDGPU_DID_LDS_STORE | AMDGPU_DID_BARRIER)))
+        return;
+    const bool looked = noting->last && !noting->last->stores;
+    if (noting->last && looked)
+        (did & AMDGPU_DID_INVALIDATE ? noting->last->notes.followed : noting->last->notes.unfollowed)++;
+    else if (noting->last && did & (AMDGPU_DID_WORD | AMDGPU_DID_LOOK | AMDGPU_DID_WRITE_BACK))
+        (did & AMDGPU_DID_WRITE_BACK ? noting->last->notes.followed : noting->last->notes.unfollowed)++;
+    else if (noting->last)
+        return; /* a word, and loads and stores of what is none */
+    noting->last = did == AMDGPU_DID_LOOK || did == AMDGPU_DID_WORD ? &inst : nullptr;
 }
 
 } // namespace
@@ -199,8 +248,10 @@ struct amdgpu_noting *amdgpu_notes_open(void)
 
 void amdgpu_notes_close(struct amdgpu_noting *noting)
 {
-    if (noting && noting->barrier)
-        noting->barrier->notes.after |= noting->since;
+    if (noting)
+        note_interval(noting, nullptr);
+    if (noting && noting->last)
+        noting->last->notes.unfollowed++;
     free(noting);
 }
 
@@ -215,11 +266,12 @@ void amdgpu_note(amdgpu_wave &wave, const amdgpu_inst_t &inst)
         return;
     const unsigned did = classify(wave, inst);
     haunt(noting, inst, did);
-    noting->since |= (uint16_t)did;
+    note_order(noting, inst, did);
+    inst.notes.did |= (uint16_t)did;
     if (inst.what == AMDGPU_BARRIER)
-        note_barrier(noting, inst);
-    if (inst.what == AMDGPU_WRITE_BACK)
-        note_write_back(noting, inst);
+        note_interval(noting, &inst);
+    else
+        noting->since |= (uint16_t)did;
     if (!inst.counters)
         return;
     if (noting->nopen == OPEN) {
@@ -233,30 +285,53 @@ void amdgpu_note(amdgpu_wave &wave, const amdgpu_inst_t &inst)
         access->number[c] = inst.counters & (c + 1) ? ++noting->issued[c] : 0;
 }
 
-void amdgpu_note_invalidated(amdgpu_wave &wave, const amdgpu_inst_t &inst, bool l1, bool all_of_l2, uint64_t time)
+void amdgpu_note_lds(amdgpu_wave &wave, uint32_t address, unsigned bytes)
+{
+    const amdgpu_object_t *object = wave.run->launch->kernel->object;
+    const amdgpu_inst_t *inst = object->inst[(wave.at - (uintptr_t)object->text) / 4];
+    uint64_t *words = inst->stores ? wave.noting->stored : wave.noting->loaded;
+    for (uint32_t word = address / 4; word <= (address + bytes - 1) / 4; word++)
+        words[word / 64] |= 1ull << word % 64;
+}
+
+void amdgpu_note_invalidated(amdgpu_wave &wave, const amdgpu_inst &inst, bool l1, bool l2, bool all_of_l2, uint64_t time)
 {
     amdgpu_block_t *block = wave.block;
     for (amdgpu_acquired_t &own : block->acquired)
         if (!own.inst || own.inst == &inst) {
-            own = {&inst, l1 ? time : 0, all_of_l2 ? time : 0};
+            own = {&inst, l1, l2, l1 ? time : 0, all_of_l2 ? time : 0};
             return;
         }
     amdgpu_fail(wave, "more invalidations than notes are taken of");
 }
 
-/* Without one of them, the others would have been the last. */
-void amdgpu_note_exposed(amdgpu_wave &wave, uint64_t changed_l1, uint64_t changed_l2)
+/* When L1 and L2 were last invalidated, but for one instruction. */
+static void find_last(const amdgpu_block_t *block, const amdgpu_inst_t *but, uint64_t *last)
 {
+    last[0] = last[1] = 0;
+    for (const amdgpu_acquired_t &acquired : block->acquired)
+        if (acquired.inst && acquired.inst != but) {
+            last[0] = acquired.at_l1 > last[0] ? acquired.at_l1 : last[0];
+            last[1] = acquired.at_l2 > last[1] ? acquired.at_l2 : last[1];
+        }
+}
+
+/* Without one of them, the others would have been the last. */
+void amdgpu_note_exposed(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t changed_l1, uint64_t changed_l2,
+                         bool past_l1, bool past_l2)
+{
+    uint64_t last[2];
+    find_last(wave.block, nullptr, last);
+    inst.notes.risky += changed_l1 > last[0] || changed_l2 > last[1];
     for (const amdgpu_acquired_t &left_out : wave.block->acquired) {
-        uint64_t last[2] = {0, 0};
         if (!left_out.inst)
             return;
-        for (const amdgpu_acquired_t &other : wave.block->acquired)
-            if (other.inst && other.inst != left_out.inst) {
-                last[0] = other.l1 > last[0] ? other.l1 : last[0];
-                last[1] = other.l2 > last[1] ? other.l2 : last[1];
-            }
-        left_out.inst->notes.exposed_l1 += changed_l1 > last[0];
-        left_out.inst->notes.exposed_l2 += changed_l2 > last[1];
+        find_last(wave.block, left_out.inst, last);
+        const bool in_l1 = left_out.l1 && !past_l1 && changed_l1 > last[0];
+        const bool in_l2 = left_out.l2 && !past_l2 && changed_l2 > last[1];
+        left_out.inst->notes.exposed_l1 += in_l1;
+        left_out.inst->notes.exposed_l2 += in_l2;
+        if (in_l1 || in_l2)
+            left_out.inst->notes.exposed_at = wave.at - (uintptr_t)wave.run->launch->kernel->object->memory;
     }
 }

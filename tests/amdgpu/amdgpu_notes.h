@@ -15,6 +15,7 @@
 #ifndef SELVAGE_TESTS_AMDGPU_NOTES_H
 #define SELVAGE_TESTS_AMDGPU_NOTES_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct amdgpu_inst;
@@ -22,7 +23,7 @@ struct amdgpu_wave;
 
 /* What a wave does, bits. Stores are of atomics, too. */
 enum {
-    AMDGPU_DID_SCALAR = 1,      /* loads what no kernel changes */
+    AMDGPU_DID_CONSTANT = 1,    /* loads what no kernel changes */
     AMDGPU_DID_LDS_LOAD = 2,
     AMDGPU_DID_LDS_STORE = 4,
     AMDGPU_DID_LOAD = 8,        /* of memory that has no word */
@@ -37,22 +38,34 @@ enum {
 /* The mutations of a wait. */
 enum { AMDGPU_NO_WAIT, AMDGPU_NO_VMCNT, AMDGPU_NO_LGKMCNT, AMDGPU_WAIT_CHANGES };
 
+enum { AMDGPU_NOTED_FENCES = 3 }; /* more are as good as any */
+
 typedef struct amdgpu_wait_note {
     uint32_t held;                     /* how often it waited for something that the mutation does not wait for */
     uint16_t late, then;               /* what that did; what the wave did before the next wait for it */
-    const struct amdgpu_inst *fence;   /* among that: the only barrier or invalidation */
-    uint32_t nfences;                  /* different ones */
+    const struct amdgpu_inst *fence[AMDGPU_NOTED_FENCES]; /* among that: barriers and invalidations */
 } amdgpu_wait_note_t;
 
-enum { AMDGPU_NOTED_WORDS = 4 };
+/* Words of LDS, a bit each, that waves load and store before a barrier, and after it. */
+enum { AMDGPU_NOTED_LDS = 65536 / 4 / 64, AMDGPU_NOTED_WORDS = 4 };
+typedef struct amdgpu_lds_note {
+    uint64_t loaded[2][AMDGPU_NOTED_LDS], stored[2][AMDGPU_NOTED_LDS];
+} amdgpu_lds_note_t;
 
 typedef struct amdgpu_notes {
     amdgpu_wait_note_t wait[AMDGPU_WAIT_CHANGES];
     uint16_t before, after;            /* of a barrier */
+    amdgpu_lds_note_t *lds;            /* of a barrier; NULL: there is none */
+    uint16_t did;                      /* an access */
+    uint32_t risky;                    /* of a load: how often others have changed it since the last invalidation */
+    uint32_t followed, unfollowed;     /* how often a look is before an invalidation, a word before a write-back; or
+                                          before anything else */
     uint32_t exposed_l1, exposed_l2;   /* of an invalidation: loads that could be stale without it, in L1, in L2 */
+    uintptr_t exposed_at;              /* one of them */
     uint32_t found_own, found_other;   /* of a write-back: lines that were dirty, of the own GPU's memory, of others' */
     uint32_t met_kept;                 /* of an access: lines that an L2 keeps */
-    const char *word[AMDGPU_NOTED_WORDS]; /* that the wave stores after a write-back, that it looks at or stores here */
+    const char *word[AMDGPU_NOTED_WORDS]; /* that the wave stores after a write-back, that it looked at before an
+                                             invalidation, that it looks at or stores here */
 } amdgpu_notes_t;
 
 /* Whether notes are taken. */
@@ -65,12 +78,17 @@ void amdgpu_notes_close(struct amdgpu_noting *noting);
 /* An instruction is about to run, or its access to be issued. */
 void amdgpu_note(struct amdgpu_wave &wave, const struct amdgpu_inst &inst);
 
+/* LDS is about to be accessed, by the instruction at wave.at. */
+void amdgpu_note_lds(struct amdgpu_wave &wave, uint32_t address, unsigned bytes);
+
 /* A load by a wave of a line that others have changed, at the times changed_l1 and changed_l2 as the compute unit's L1
-   and L2 cannot know; 0: they have not, or the load passes the cache. Times are of the machine's order of changes. */
-void amdgpu_note_exposed(struct amdgpu_wave &wave, uint64_t changed_l1, uint64_t changed_l2);
+   and L2 cannot know; 0: they have not. past_l1, past_l2: the load passes the cache. Times are of the machine's order of
+   changes. */
+void amdgpu_note_exposed(struct amdgpu_wave &wave, const struct amdgpu_inst &inst, uint64_t changed_l1,
+                         uint64_t changed_l2, bool past_l1, bool past_l2);
 
 /* An invalidation was done, at a time of that order. */
-void amdgpu_note_invalidated(struct amdgpu_wave &wave, const struct amdgpu_inst &inst, bool l1, bool all_of_l2,
-                             uint64_t time);
+void amdgpu_note_invalidated(struct amdgpu_wave &wave, const struct amdgpu_inst &inst, bool l1, bool l2,
+                             bool all_of_l2, uint64_t time);
 
 #endif

@@ -292,6 +292,8 @@ bool amdgpu_grid_step(amdgpu_grid *grid)
         return true;
     }
     take_turn(wave, 1 + random % TURN);
+    if (const unsigned nap = amdgpu_gpu_choose_nap(grid->state.gpu))
+        wave->stalled = nap;
     if (wave->state != AMDGPU_RUNS) {
         grid->running[at] = grid->running[--grid->nrunning];
         release_barrier(grid, wave->block);

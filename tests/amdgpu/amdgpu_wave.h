@@ -100,7 +100,8 @@ typedef enum amdgpu_state { AMDGPU_RUNS, AMDGPU_AT_BARRIER, AMDGPU_ENDED } amdgp
 /* When an invalidation was last done for a block, of its L1, and of all that its L2 has of other memory; 0: never. */
 typedef struct amdgpu_acquired {
     const amdgpu_inst_t *inst;
-    uint64_t l1, l2;
+    bool l1, l2; /* what it is about */
+    uint64_t at_l1, at_l2;
 } amdgpu_acquired_t;
 
 typedef struct amdgpu_block {

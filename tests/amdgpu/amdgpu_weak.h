@@ -32,6 +32,9 @@ void *amdgpu_machine_allocate(amdgpu_machine_t *machine, unsigned owner, amdgpu_
 /* Says that kernels or hosts look there to know that something has come; name is kept. Multiples of 4 bytes. */
 void amdgpu_machine_mark(amdgpu_machine_t *machine, const void *place, size_t bytes, const char *name);
 
+/* Says that no kernel changes what lies there. One that does ends the process. */
+void amdgpu_machine_keep(amdgpu_machine_t *machine, const void *place, size_t bytes);
+
 /* The host, or a copy engine, stores. */
 void amdgpu_machine_store(amdgpu_machine_t *machine, void *to, const void *from, size_t bytes);
 
@@ -48,6 +51,7 @@ uint64_t amdgpu_machine_random(amdgpu_machine_t *machine);
 uint64_t amdgpu_gpu_clock(const amdgpu_gpu_t *gpu);
 unsigned amdgpu_gpu_choose_cu(amdgpu_gpu_t *gpu);
 unsigned amdgpu_gpu_patience(const amdgpu_gpu_t *gpu);
+unsigned amdgpu_gpu_choose_nap(amdgpu_gpu_t *gpu); /* turns that a wave is to miss after this one */
 
 /* A launch whose turns somebody else gives; step is false once all waves are at their end. */
 amdgpu_grid_t *amdgpu_grid_begin(const amdgpu_launch_t *launch, amdgpu_gpu_t *gpu, uint64_t random);
@@ -59,6 +63,7 @@ bool amdgpu_holds(const amdgpu_gpu_t *gpu, uint64_t address);
 
 /* What word lies there; NULL: none. */
 const char *amdgpu_word_at(const amdgpu_gpu_t *gpu, uint64_t address);
+bool amdgpu_is_constant(const amdgpu_gpu_t *gpu, uint64_t address);
 
 static inline bool amdgpu_is_cached(const amdgpu_wave &wave, uint64_t address)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * weak_driver FOLDER ARCH FIRST COUNT [STRIDE SEEDS]: runs the exchange of weak_exchange.h with the code objects of the
- * folder for COUNT seeds from FIRST on. With STRIDE it then makes mutations of the code that these runs executed, takes
+ * weak_driver FOLDER ARCH SET FIRST COUNT [STRIDE SEEDS]: runs the exchange of weak_exchange.h with the code objects of
+ * a set of kernels in the folder (named by its push: push, gather, run, run_pieces, replay, replay_pieces) for COUNT seeds from FIRST on. With STRIDE it then makes mutations of the code that these runs executed, takes
  * every STRIDE-th one, and runs each in a process of its own with seeds 1 to SEEDS until one of them notices.
  *
  * Mutations, one at a time: a counter of an s_waitcnt no longer waited for; a barrier, a write-back or an invalidation
@@ -30,6 +30,8 @@ namespace {
 
 const char *const change_names[WEAK_CHANGES] = {"not waited for", "without vmcnt",  "without lgkmcnt", "left out",
                                                 "without sc0/glc", "without sc1",    "without nt/slc"};
+
+const uint64_t FEW = 20; /* seeds for what may be explained */
 
 struct outcome_t { /* shared with the process of a mutation */
     uint64_t seed;
@@ -79,7 +81,7 @@ void apply(weak_change_t change, amdgpu_inst_t *inst)
 }
 
 /* In a process of its own, since a mutation may end it. True: some seed noticed. */
-bool is_noticed(const weak_kernels_t *kernels, amdgpu_inst_t *inst, weak_change_t change, uint64_t seeds)
+bool is_noticed(const weak_kernels_t *kernels, amdgpu_inst_t *inst, weak_change_t change, uint64_t first, uint64_t last)
 {
     const struct rlimit no_core = {0, 0};
     int status;
@@ -92,7 +94,7 @@ bool is_noticed(const weak_kernels_t *kernels, amdgpu_inst_t *inst, weak_change_
             _exit(2);
         apply(change, inst);
         amdgpu_notes_taken = false;
-        for (outcome->seed = 1; outcome->seed <= seeds; outcome->seed++) {
+        for (outcome->seed = first; outcome->seed <= last; outcome->seed++) {
             const char *reason = weak_exchange_run(kernels, outcome->seed);
             if (reason) {
                 snprintf(outcome->reason, sizeof outcome->reason, "%s", reason);
@@ -177,7 +179,7 @@ void print_mutation(const char *arch, const mutation_t &mutation)
 
 const amdgpu_kernel_t *load_kernel(const char *folder, const char *name, const char *arch)
 {
-    static uint8_t images[2][1 << 18];
+    static uint8_t images[2][1 << 19];
     static unsigned used;
     char path[512], error[256] = "it cannot be read";
     snprintf(path, sizeof path, "%s/kernel_%s.%s.co", folder, name, arch);
@@ -196,6 +198,25 @@ const amdgpu_kernel_t *load_kernel(const char *folder, const char *name, const c
         exit(2);
     }
     return kernel;
+}
+
+/* By the name of its push. */
+weak_kernels_t load_set(const char *folder, const char *arch, const char *name)
+{
+    const struct {
+        const char *push, *pull;
+        weak_form_t form;
+        bool pieces;
+    } sets[] = {{"push", "pull", WEAK_BATCH, false},     {"gather", "scatter", WEAK_BATCH, true},
+                {"run", nullptr, WEAK_RUN, false},       {"run_pieces", nullptr, WEAK_RUN, true},
+                {"replay", nullptr, WEAK_REPLAY, false}, {"replay_pieces", nullptr, WEAK_REPLAY, true}};
+    for (const auto &set : sets)
+        if (strcmp(set.push, name) == 0) {
+            const amdgpu_kernel_t *push = load_kernel(folder, set.push, arch);
+            return {arch, push, set.pull ? load_kernel(folder, set.pull, arch) : push, set.form, set.pieces};
+        }
+    fprintf(stderr, "no set of kernels has the name %s\n", name);
+    exit(2);
 }
 
 int run_seeds(const weak_kernels_t *kernels, uint64_t first, uint64_t count)
@@ -223,25 +244,34 @@ int main(int argc, char **argv)
         printf("SKIP: %s\n", error);
         return 77;
     }
-    if (argc != 5 && argc != 7) {
-        fprintf(stderr, "usage: %s FOLDER ARCH FIRST COUNT [STRIDE SEEDS]\n", argv[0]);
+    if (argc != 6 && argc != 8) {
+        fprintf(stderr, "usage: %s FOLDER ARCH SET FIRST COUNT [STRIDE SEEDS]\n", argv[0]);
         return 2;
     }
-    const weak_kernels_t kernels = {argv[2], load_kernel(argv[1], "push", argv[2]),
-                                    load_kernel(argv[1], "pull", argv[2])};
-    if (run_seeds(&kernels, strtoull(argv[3], nullptr, 10), strtoull(argv[4], nullptr, 10)))
+    const weak_kernels_t kernels = load_set(argv[1], argv[2], argv[3]);
+    if (run_seeds(&kernels, strtoull(argv[4], nullptr, 10), strtoull(argv[5], nullptr, 10)))
         return 1;
-    if (argc == 5)
+    if (argc == 6)
         return 0;
     outcome = (outcome_t *)mmap(nullptr, sizeof *outcome, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const unsigned stride = (unsigned)atoi(argv[5]);
+    const unsigned stride = (unsigned)atoi(argv[6]);
+    const uint64_t seeds = strtoull(argv[7], nullptr, 10);
     if (outcome == MAP_FAILED || stride == 0)
         return 2;
     make_mutations(kernels.push, stride);
-    make_mutations(kernels.pull, stride);
+    if (kernels.pull != kernels.push)
+        make_mutations(kernels.pull, stride);
     for (unsigned m = 0; m < nmutations; m++) {
         mutation_t *mutation = &mutations[m];
-        mutation->noticed = is_noticed(&kernels, mutation->inst, mutation->change, strtoull(argv[6], nullptr, 10));
+        mutation->noticed = is_noticed(&kernels, mutation->inst, mutation->change, 1, seeds < FEW ? seeds : FEW);
+        mutation->outcome = *outcome;
+    }
+    for (unsigned m = 0; m < nmutations; m++) {
+        mutation_t *mutation = &mutations[m];
+        if (mutation->noticed || seeds <= FEW ||
+            weak_reason_find(mutation->change, mutation->inst, mutation->kernel->name, is_left_out))
+            continue;
+        mutation->noticed = is_noticed(&kernels, mutation->inst, mutation->change, FEW + 1, seeds);
         mutation->outcome = *outcome;
     }
     for (unsigned m = 0; m < nmutations; m++)

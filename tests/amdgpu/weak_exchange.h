@@ -9,9 +9,15 @@
 
 #include "amdgpu/amdgpu.h"
 
+/* How an epoch is launched: a push on one GPU and a pull on the other; or kernels of both, of which each GPU has one
+   half; or such kernels that number their epochs themselves, as in graphs. */
+typedef enum weak_form { WEAK_BATCH, WEAK_RUN, WEAK_REPLAY } weak_form_t;
+
 typedef struct weak_kernels {
     const char *arch;
-    const amdgpu_kernel_t *push, *pull;
+    const amdgpu_kernel_t *push, *pull; /* may be the same */
+    weak_form_t form;
+    bool pieces; /* packets lie in pieces at both ends */
 } weak_kernels_t;
 
 /* NULL if all went well; else what did not. Any process; not in two threads at once. */

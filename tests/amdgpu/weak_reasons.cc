@@ -8,9 +8,17 @@
 namespace {
 
 const unsigned LDS = AMDGPU_DID_LDS_LOAD | AMDGPU_DID_LDS_STORE;
-const unsigned LOADS = AMDGPU_DID_SCALAR | AMDGPU_DID_LDS_LOAD | AMDGPU_DID_LOAD | AMDGPU_DID_LOOK;
-const unsigned PLAIN = AMDGPU_DID_SCALAR | LDS | AMDGPU_DID_LOAD | AMDGPU_DID_STORE;
+const unsigned LOADS = AMDGPU_DID_CONSTANT | AMDGPU_DID_LDS_LOAD | AMDGPU_DID_LOAD | AMDGPU_DID_LOOK;
+const unsigned PLAIN = AMDGPU_DID_CONSTANT | LDS | AMDGPU_DID_LOAD | AMDGPU_DID_STORE;
 const unsigned MEMORY = AMDGPU_DID_LOAD | AMDGPU_DID_STORE | AMDGPU_DID_LOOK | AMDGPU_DID_WORD;
+
+bool are_left_out(const amdgpu_wait_note_t &note, bool (*is_left_out)(const amdgpu_inst_t *inst))
+{
+    for (const amdgpu_inst_t *fence : note.fence)
+        if (fence && !is_left_out(fence))
+            return false;
+    return !note.fence[AMDGPU_NOTED_FENCES - 1]; /* or there may be more */
+}
 
 /*
  * late: what would be complete later; then: what the wave does before it waits for that once more. A use of a result in
@@ -21,35 +29,46 @@ const char *explain_wait(const amdgpu_wait_note_t &note, bool alone, bool (*is_l
     const unsigned late = note.late, then = note.then;
     if (!note.held)
         return alone ? "IDLE: the other counter waits for the same" : "IDLE: nothing is in flight";
-    if (!(late & ~AMDGPU_DID_SCALAR))
-        return "IDLE: only scalar loads are in flight, of what no kernel changes";
+    if (!(late & ~AMDGPU_DID_CONSTANT))
+        return "IDLE: only loads of what no kernel changes are in flight";
     if (!then)
         return "IDLE: another wait for the same comes before anything else";
-    if (!(then & AMDGPU_DID_BARRIER) && !(late & ~(LDS | AMDGPU_DID_SCALAR)))
+    if (!(then & AMDGPU_DID_BARRIER) && !(late & ~(LDS | AMDGPU_DID_CONSTANT)))
         return "IDLE: LDS keeps the order of a wave, and no barrier comes before another wait for it";
     if (!(then & ~PLAIN))
         return "IDLE: no word, barrier or cache instruction comes before another wait for the same";
     if (!(then & ~(PLAIN | AMDGPU_DID_LOOK | AMDGPU_DID_WRITE_BACK)) && !(late & ~LOADS))
         return "IDLE: only loads are late, and nothing that they are before tells anybody";
     const unsigned fences = AMDGPU_DID_BARRIER | AMDGPU_DID_INVALIDATE;
-    if (!(then & ~(PLAIN | AMDGPU_DID_LOOK | fences)) && !(late & ~LOADS) && note.nfences == 1 &&
-        is_left_out(note.fence))
+    if (!(then & ~(PLAIN | AMDGPU_DID_LOOK | AMDGPU_DID_WRITE_BACK | fences)) && !(late & ~LOADS) &&
+        are_left_out(note, is_left_out))
         return then & AMDGPU_DID_BARRIER ? "IDLE: it is for the barrier after it, which can be left out"
                                          : "IDLE: it is for the invalidation after it, which can be left out";
     return nullptr;
 }
 
-/* Waves that are on both sides of it at the same time: what those ahead do, and what those that are late do. */
+bool have_common(const uint64_t *first, const uint64_t *second)
+{
+    for (unsigned w = 0; w < AMDGPU_NOTED_LDS; w++)
+        if (first[w] & second[w])
+            return true;
+    return false;
+}
+
+/* What needs an order among waves, if some are ahead of the barrier, and others late. */
 const char *explain_barrier(const amdgpu_notes_t &notes)
 {
     const unsigned before = notes.before, after = notes.after;
-    const bool lds = (before & AMDGPU_DID_LDS_STORE && after & LDS) ||
-                     (before & AMDGPU_DID_LDS_LOAD && after & AMDGPU_DID_LDS_STORE);
-    const bool loads = before & AMDGPU_DID_LOAD && after & (AMDGPU_DID_STORE | AMDGPU_DID_WORD);
-    const bool rest = before & (AMDGPU_DID_STORE | AMDGPU_DID_LOOK | AMDGPU_DID_WORD | AMDGPU_DID_INVALIDATE |
-                                AMDGPU_DID_WRITE_BACK) && after & MEMORY;
-    return lds || loads || rest ? nullptr
-                                : "IDLE: what waves do between the barrier before and the next one needs no order";
+    const amdgpu_lds_note_t *lds = notes.lds;
+    if (lds && (have_common(lds->stored[0], lds->stored[1]) || have_common(lds->stored[0], lds->loaded[1]) ||
+                have_common(lds->loaded[0], lds->stored[1])))
+        return nullptr;
+    if (before & AMDGPU_DID_LOAD && after & (AMDGPU_DID_STORE | AMDGPU_DID_WORD))
+        return nullptr;
+    if (before & (AMDGPU_DID_STORE | AMDGPU_DID_LOOK | AMDGPU_DID_WORD | AMDGPU_DID_INVALIDATE |
+                  AMDGPU_DID_WRITE_BACK) && after & MEMORY)
+        return nullptr;
+    return "IDLE: what waves do between the barrier before and the next one needs no order";
 }
 
 const char *explain_cache(weak_change_t change, const amdgpu_inst_t *inst)
@@ -76,7 +95,40 @@ const char *explain_access(weak_change_t change, const amdgpu_inst_t *inst)
 {
     if (change == WEAK_NO_NT)
         return "IDLE: it is about room in caches only";
-    return inst->stores && !inst->notes.met_kept ? "IDLE: all goes to memory that no L2 keeps" : nullptr;
+    const amdgpu_notes_t &notes = inst->notes;
+    if (inst->stores && !notes.met_kept)
+        return "IDLE: all goes to memory that no L2 keeps";
+    if (!inst->stores && !notes.risky)
+        return "IDLE: what it loads has not changed since the last invalidation, or the kernel's begin";
+    if (notes.unfollowed || !notes.followed)
+        return nullptr;
+    return inst->stores ? "IDLE: a write-back comes before the next word and look, so it is only seen later"
+                        : "IDLE: an invalidation comes after each look, so that the next one reads memory again";
+}
+
+/* What no notes prove: by the word that comes with it. */
+struct role_t {
+    amdgpu_what_t what;
+    const char *kernel, *word, *reason;
+} const roles[] = {
+    {AMDGPU_WRITE_BACK, "", "go", "the first share has stored nothing that the others read"},
+    {AMDGPU_PLAIN, "", "go", "the write-back of the same block's count brings it out, later"},
+    {AMDGPU_WRITE_BACK, "pull", "result", "what it publishes is pinned memory, which no L2 keeps"},
+    {AMDGPU_WRITE_BACK, "pull", "done", "the word for a bad packet promises nothing of its bytes"},
+    {AMDGPU_WRITE_BACK, "push", "failed", "the word says that nothing was stored"},
+    {AMDGPU_WRITE_BACK, "", "count", "there is one L2, which the last share writes back before its words"},
+    {AMDGPU_INVALIDATE, "push", "count", "what is loaded after it is a byte that is damaged on purpose"},
+};
+
+const char *find_role(const amdgpu_inst_t *inst, const char *kernel)
+{
+    if (inst->what == AMDGPU_BARRIER && strstr(kernel, "pull") && !(inst->notes.before & ~AMDGPU_DID_LDS_LOAD))
+        return "only the first thread uses the sum that it keeps, and its own wave is the next to write there";
+    for (const role_t &role : roles)
+        if (inst->what == role.what && strstr(kernel, role.kernel) && inst->notes.word[0] &&
+            !inst->notes.word[1] && strcmp(inst->notes.word[0], role.word) == 0)
+            return role.reason;
+    return nullptr;
 }
 
 } // namespace
@@ -84,21 +136,23 @@ const char *explain_access(weak_change_t change, const amdgpu_inst_t *inst)
 const char *weak_reason_find(weak_change_t change, const amdgpu_inst_t *inst, const char *kernel,
                              bool (*is_left_out)(const amdgpu_inst_t *inst))
 {
-    (void)kernel;
+    const char *reason;
     if (change <= WEAK_NO_LGKMCNT)
-        return explain_wait(inst->notes.wait[change], change != WEAK_NO_WAIT, is_left_out);
-    if (inst->what == AMDGPU_BARRIER)
-        return explain_barrier(inst->notes);
-    if (inst->what == AMDGPU_WRITE_BACK || inst->what == AMDGPU_INVALIDATE)
-        return explain_cache(change, inst);
-    return explain_access(change, inst);
+        reason = explain_wait(inst->notes.wait[change], change != WEAK_NO_WAIT, is_left_out);
+    else if (inst->what == AMDGPU_BARRIER)
+        reason = explain_barrier(inst->notes);
+    else if (inst->what == AMDGPU_WRITE_BACK || inst->what == AMDGPU_INVALIDATE)
+        reason = explain_cache(change, inst);
+    else
+        reason = explain_access(change, inst);
+    return reason ? reason : find_role(inst, kernel);
 }
 
 namespace {
 
 void add_kinds(unsigned did, char *text, size_t bytes)
 {
-    const char *const names[] = {"scalar", "LDS load", "LDS store", "load", "store", "look", "word", "write-back",
+    const char *const names[] = {"constant", "LDS load", "LDS store", "load", "store", "look", "word", "write-back",
                                  "invalidation", "barrier"};
     const char *comma = "";
     for (unsigned b = 0; b < 10; b++)
@@ -126,7 +180,8 @@ void weak_reason_describe(weak_change_t change, const amdgpu_inst_t *inst, char 
         add("before", notes.before);
         add("after", notes.after);
     } else if (inst->what == AMDGPU_INVALIDATE) {
-        snprintf(text_out, text_bytes, " exposed: %u in L1, %u in L2;", notes.exposed_l1, notes.exposed_l2);
+        snprintf(text_out, text_bytes, " exposed: %u in L1, %u in L2, at 0x%lx;", notes.exposed_l1, notes.exposed_l2,
+                 (unsigned long)notes.exposed_at);
     }
     for (const char *word : notes.word)
         if (word)
