@@ -328,6 +328,7 @@ void launch(exchange_t *exchange, unsigned gpu, unsigned epoch)
     arg.wait_ns = exchange->route == STRAIGHT ? 0 : (in_vain ? BRIEF_PATIENCE : PATIENCE) * TICK_NS;
     arg.epoch = epoch;
     arg.npackets = PACKETS;
+    arg.nbases_here = 1; /* base 0 is the address 0 */
     arg.corrupted = gpu == SENDER && is_damaged(exchange, 0, epoch);
     for (unsigned p = 0; p < PACKETS; p++) {
         sv_record_t identity = exchange->packet[p].identity;
