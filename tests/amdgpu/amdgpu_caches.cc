@@ -28,7 +28,7 @@
 
 namespace {
 
-enum { LINE = 128, LINES = 1024, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 400, NAP = 2000, HOT = 64 };
+enum { LINE = 128, LINES = 1024, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 8000, NAP = 8000, HOT = 64 };
 enum { WRITERS = AMDGPU_GPUS * CUS + 1, HOST_WRITES = WRITERS - 1 }; /* compute units, and the host */
 
 struct line_t {
@@ -66,7 +66,7 @@ struct amdgpu_gpu {
     cache_t *l1[CUS], *l2[L2S];
     uint64_t began; /* its kernel, in the order of changes */
     unsigned nhot;
-    unsigned hot[HOT]; /* lines that kernels have loaded, of which bystanders are fond */
+    unsigned hot[HOT]; /* lines that kernels have used, of which bystanders are fond */
 };
 
 struct amdgpu_machine {
@@ -261,7 +261,7 @@ uint64_t mix(uint64_t number)
 mood_t choose_mood(amdgpu_machine *machine)
 {
     const unsigned patience[] = {2, 8, 64, 1u << 31}, stalls[] = {2, 8, 32};
-    const unsigned visits[] = {0, 1, 4}, evicts[] = {0, 0, 64}, naps[] = {0, 30, 300}, crowds[] = {1, 1, 4};
+    const unsigned visits[] = {0, 1, 4}, evicts[] = {0, 0, 64}, naps[] = {0, 60, 600}, crowds[] = {1, 1, 4};
     mood_t mood;
     mood.patience = patience[amdgpu_machine_random(machine) % 4];
     mood.stalls = stalls[amdgpu_machine_random(machine) % 3];
@@ -514,7 +514,7 @@ static void stall_sometimes(amdgpu_wave &wave)
     amdgpu_machine_t *machine = wave.run->gpu->machine;
     if (amdgpu_machine_random(machine) % machine->mood.stalls != 0)
         return;
-    wave.stalled = (unsigned)(amdgpu_machine_random(machine) % STALL);
+    wave.stalled = machine->clock + amdgpu_machine_random(machine) % STALL;
     wave.yields = true;
 }
 
@@ -528,6 +528,7 @@ void amdgpu_cache_store(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t add
         const part_t part = part_of(gpu->machine, address, bytes);
         const bool past = is_past_l2(gpu, part.line, inst);
         begin_change(wave, part);
+        gpu->hot[gpu->nhot++ % HOT] = part.line;
         store_line(gpu, wave.block->cu, part.line, part.first, part.bytes, past, next);
         inst.notes.met_kept += gpu->machine->place[part.line].kind == AMDGPU_COARSE;
         seen = seen || past || gpu->machine->place[part.line].kind != AMDGPU_COARSE;

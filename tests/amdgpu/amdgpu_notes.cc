@@ -11,7 +11,7 @@
 
 namespace {
 
-enum { OPEN = 512, GHOSTS = 4096 };
+enum { OPEN = 512, GHOSTS = 4096, LOOKS = 8 };
 
 /* An access that no wait has waited for yet. */
 struct open_t {
@@ -32,11 +32,12 @@ bool amdgpu_notes_taken = true;
 
 struct amdgpu_noting {
     uint64_t issued[2];
-    unsigned nopen, nghosts;
+    unsigned number, nopen, nghosts, nlooks;
     uint16_t since; /* the last barrier, done */
     bool named;     /* the write-back has words that come after it */
     const amdgpu_inst_t *barrier, *write_back; /* the last ones */
-    const amdgpu_inst_t *last;                 /* look or word, with nothing after it */
+    const amdgpu_inst_t *last;                 /* word, with no word, look or write-back after it */
+    const amdgpu_inst_t *look[LOOKS];          /* with nothing but looks after them */
     const char *looked;
     uint64_t loaded[AMDGPU_NOTED_LDS], stored[AMDGPU_NOTED_LDS]; /* since the last barrier */
     open_t open[OPEN];
@@ -188,8 +189,8 @@ void add_lds(amdgpu_noting *noting, const amdgpu_inst_t *barrier, unsigned side)
     if (!notes->lds && !(notes->lds = (amdgpu_lds_note_t *)calloc(1, sizeof *notes->lds)))
         abort();
     for (unsigned w = 0; w < AMDGPU_NOTED_LDS; w++) {
-        notes->lds->loaded[side][w] |= noting->loaded[w];
-        notes->lds->stored[side][w] |= noting->stored[w];
+        notes->lds->loaded[side][noting->number][w] |= noting->loaded[w];
+        notes->lds->stored[side][noting->number][w] |= noting->stored[w];
     }
 }
 
@@ -210,6 +211,13 @@ void note_interval(amdgpu_noting *noting, const amdgpu_inst_t *barrier)
     noting->since = 0;
 }
 
+void end_looks(amdgpu_noting *noting, bool invalidates)
+{
+    for (unsigned l = 0; l < noting->nlooks; l++)
+        (invalidates ? noting->look[l]->notes.followed : noting->look[l]->notes.unfollowed)++;
+    noting->nlooks = 0;
+}
+
 /* Words belong to a write-back if no other one is between them, and nothing but words is between the words. */
 void note_order(amdgpu_noting *noting, const amdgpu_inst_t &inst, unsigned did)
 {
@@ -224,25 +232,31 @@ void note_order(amdgpu_noting *noting, const amdgpu_inst_t &inst, unsigned did)
     }
     if (!(did & ~(AMDGPU_DID_CONSTANT | AMDGPU_DID_LDS_LOAD | AMDGPU_DID_LDS_STORE | AMDGPU_DID_BARRIER)))
         return;
-    const bool looked = noting->last && !noting->last->stores;
-    if (noting->last && looked)
-        (did & AMDGPU_DID_INVALIDATE ? noting->last->notes.followed : noting->last->notes.unfollowed)++;
-    else if (noting->last && did & (AMDGPU_DID_WORD | AMDGPU_DID_LOOK | AMDGPU_DID_WRITE_BACK))
+    if (did != AMDGPU_DID_LOOK)
+        end_looks(noting, did & AMDGPU_DID_INVALIDATE);
+    else if (noting->nlooks < LOOKS)
+        noting->look[noting->nlooks++] = &inst;
+    else
+        inst.notes.unfollowed++;
+    if (noting->last && did & (AMDGPU_DID_WORD | AMDGPU_DID_LOOK | AMDGPU_DID_WRITE_BACK)) {
         (did & AMDGPU_DID_WRITE_BACK ? noting->last->notes.followed : noting->last->notes.unfollowed)++;
-    else if (noting->last)
-        return; /* a word, and loads and stores of what is none */
-    noting->last = did == AMDGPU_DID_LOOK || did == AMDGPU_DID_WORD ? &inst : nullptr;
+        noting->last = nullptr;
+    }
+    if (did & AMDGPU_DID_WORD)
+        noting->last = &inst;
 }
 
 } // namespace
 
-struct amdgpu_noting *amdgpu_notes_open(void)
+struct amdgpu_noting *amdgpu_notes_open(unsigned wave)
 {
     amdgpu_noting *noting = amdgpu_notes_taken ? (amdgpu_noting *)malloc(sizeof *noting) : nullptr;
     if (amdgpu_notes_taken && !noting)
         abort();
-    if (noting)
+    if (noting) {
         memset(noting, 0, offsetof(amdgpu_noting, open));
+        noting->number = wave % AMDGPU_NOTED_WAVES;
+    }
     return noting;
 }
 
@@ -250,6 +264,8 @@ void amdgpu_notes_close(struct amdgpu_noting *noting)
 {
     if (noting)
         note_interval(noting, nullptr);
+    if (noting)
+        end_looks(noting, false);
     if (noting && noting->last)
         noting->last->notes.unfollowed++;
     free(noting);

@@ -46,10 +46,10 @@ typedef struct amdgpu_wait_note {
     const struct amdgpu_inst *fence[AMDGPU_NOTED_FENCES]; /* among that: barriers and invalidations */
 } amdgpu_wait_note_t;
 
-/* Words of LDS, a bit each, that waves load and store before a barrier, and after it. */
-enum { AMDGPU_NOTED_LDS = 65536 / 4 / 64, AMDGPU_NOTED_WORDS = 4 };
+/* Words of LDS, a bit each, that each wave loads and stores before a barrier, and after it. */
+enum { AMDGPU_NOTED_LDS = 65536 / 4 / 64, AMDGPU_NOTED_WAVES = 8, AMDGPU_NOTED_WORDS = 4 };
 typedef struct amdgpu_lds_note {
-    uint64_t loaded[2][AMDGPU_NOTED_LDS], stored[2][AMDGPU_NOTED_LDS];
+    uint64_t loaded[2][AMDGPU_NOTED_WAVES][AMDGPU_NOTED_LDS], stored[2][AMDGPU_NOTED_WAVES][AMDGPU_NOTED_LDS];
 } amdgpu_lds_note_t;
 
 typedef struct amdgpu_notes {
@@ -71,8 +71,8 @@ typedef struct amdgpu_notes {
 /* Whether notes are taken. */
 extern bool amdgpu_notes_taken;
 
-/* Of a wave; NULL where none are taken. Partner: amdgpu_notes_close(). */
-struct amdgpu_noting *amdgpu_notes_open(void);
+/* Of a wave of that number in its block; NULL where none are taken. Partner: amdgpu_notes_close(). */
+struct amdgpu_noting *amdgpu_notes_open(unsigned wave);
 void amdgpu_notes_close(struct amdgpu_noting *noting);
 
 /* An instruction is about to run, or its access to be issued. */

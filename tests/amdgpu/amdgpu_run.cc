@@ -146,7 +146,7 @@ void begin_wave(grid_t *grid, unsigned number)
     wave->block = &grid->block[block];
     wave->run = &grid->state;
     wave->late = amdgpu_late_open(grid->state.gpu != nullptr);
-    wave->noting = grid->state.gpu ? amdgpu_notes_open() : nullptr;
+    wave->noting = grid->state.gpu ? amdgpu_notes_open(number % each) : nullptr;
     grid->running[number] = number;
 }
 
@@ -287,13 +287,11 @@ bool amdgpu_grid_step(amdgpu_grid *grid)
     const uint64_t random = amdgpu_random(&grid->state);
     const unsigned at = (unsigned)(random >> 32) % grid->nrunning;
     amdgpu_wave_t *wave = &grid->wave[grid->running[at]];
-    if (wave->stalled > 0) {
-        wave->stalled--;
+    if (amdgpu_gpu_clock(grid->state.gpu) < wave->stalled)
         return true;
-    }
     take_turn(wave, 1 + random % TURN);
     if (const unsigned nap = amdgpu_gpu_choose_nap(grid->state.gpu))
-        wave->stalled = nap;
+        wave->stalled = amdgpu_gpu_clock(grid->state.gpu) + nap;
     if (wave->state != AMDGPU_RUNS) {
         grid->running[at] = grid->running[--grid->nrunning];
         release_barrier(grid, wave->block);

@@ -123,7 +123,7 @@ typedef struct amdgpu_wave {
     bool scc;
     bool yields;          /* the turn ends after this instruction */
     bool sleeps;          /* as it says itself */
-    unsigned stalled;     /* turns that it is to miss */
+    uint64_t stalled;     /* until that time of its GPU's clock it has no turn */
     amdgpu_state_t state;
     uintptr_t pc, at;     /* of the next instruction, and of this one */
     uint32_t *vgpr;       /* 64 lanes of each */

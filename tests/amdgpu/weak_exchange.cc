@@ -29,7 +29,7 @@ uint64_t sv_digest_finish(uint64_t key, uint64_t sum);
 namespace {
 
 enum { PACKETS = 3, EPOCHS = 3, MOST_BYTES = WEAK_LAYOUT_BYTES, SENDER = 0, RECEIVER = 1, RECORD = 64, BESIDE = 64 };
-const uint64_t PATIENCE = 200000, STEPS = 3 * PATIENCE, TICK_NS = 10, BRIEF_PATIENCE = 4000;
+const uint64_t PATIENCE = 400000, STEPS = 5 * PATIENCE, TICK_NS = 10, BRIEF_PATIENCE = 8000;
 
 enum route_t { SLOTS, STRAIGHT, DAMAGED, ABSENT, STARVED, ROUTES };
 
@@ -288,7 +288,9 @@ void set_up(exchange_t *exchange)
         set_up_packet(exchange, p);
         exchange->first_block[p + 1] = exchange->first_block[p] + 1 + (uint32_t)draw(exchange, 3);
     }
-    exchange->nblocks = exchange->first_block[PACKETS] - (unsigned)draw(exchange, 2);
+    exchange->nblocks = exchange->first_block[PACKETS];
+    if (draw(exchange, 2))
+        exchange->nblocks = 1 + (unsigned)draw(exchange, exchange->nblocks);
     exchange->push_items = (sv_push_item_t *)take(exchange, SENDER, AMDGPU_COARSE, PACKETS * sizeof(sv_push_item_t));
     exchange->pull_items = (sv_pull_item_t *)take(exchange, RECEIVER, AMDGPU_COARSE, PACKETS * sizeof(sv_pull_item_t));
     amdgpu_machine_keep(exchange->machine, exchange->push_items, PACKETS * sizeof(sv_push_item_t));

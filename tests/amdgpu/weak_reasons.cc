@@ -55,13 +55,23 @@ bool have_common(const uint64_t *first, const uint64_t *second)
     return false;
 }
 
+/* Whether different waves use a word of LDS on both sides, and one of them stores there. */
+bool do_meet(const amdgpu_lds_note_t &lds)
+{
+    for (unsigned first = 0; first < AMDGPU_NOTED_WAVES; first++)
+        for (unsigned second = 0; second < AMDGPU_NOTED_WAVES; second++)
+            if (first != second && (have_common(lds.stored[0][first], lds.stored[1][second]) ||
+                                    have_common(lds.stored[0][first], lds.loaded[1][second]) ||
+                                    have_common(lds.loaded[0][first], lds.stored[1][second])))
+                return true;
+    return false;
+}
+
 /* What needs an order among waves, if some are ahead of the barrier, and others late. */
 const char *explain_barrier(const amdgpu_notes_t &notes)
 {
     const unsigned before = notes.before, after = notes.after;
-    const amdgpu_lds_note_t *lds = notes.lds;
-    if (lds && (have_common(lds->stored[0], lds->stored[1]) || have_common(lds->stored[0], lds->loaded[1]) ||
-                have_common(lds->loaded[0], lds->stored[1])))
+    if (notes.lds && do_meet(*notes.lds))
         return nullptr;
     if (before & AMDGPU_DID_LOAD && after & (AMDGPU_DID_STORE | AMDGPU_DID_WORD))
         return nullptr;
@@ -113,16 +123,18 @@ struct role_t {
 } const roles[] = {
     {AMDGPU_WRITE_BACK, "", "go", "the first share has stored nothing that the others read"},
     {AMDGPU_PLAIN, "", "go", "the write-back of the same block's count brings it out, later"},
-    {AMDGPU_WRITE_BACK, "pull", "result", "what it publishes is pinned memory, which no L2 keeps"},
-    {AMDGPU_WRITE_BACK, "pull", "done", "the word for a bad packet promises nothing of its bytes"},
-    {AMDGPU_WRITE_BACK, "push", "failed", "the word says that nothing was stored"},
+    {AMDGPU_WRITE_BACK, "", "result", "what it publishes is pinned memory, which no L2 keeps"},
+    {AMDGPU_WRITE_BACK, "", "done", "the word for a bad packet promises nothing of its bytes"},
+    {AMDGPU_WRITE_BACK, "", "failed", "the word says that nothing was stored"},
+    {AMDGPU_WRITE_BACK, "", "record", "the byte that it is for lies in a slot, which no L2 keeps"},
     {AMDGPU_WRITE_BACK, "", "count", "there is one L2, which the last share writes back before its words"},
-    {AMDGPU_INVALIDATE, "push", "count", "what is loaded after it is a byte that is damaged on purpose"},
+    {AMDGPU_INVALIDATE, "run", "arrived", "what was read stale does not verify, and is read again after the next one"},
+    {AMDGPU_INVALIDATE, "replay", "arrived", "what was read stale does not verify, and is read again after the next one"},
 };
 
 const char *find_role(const amdgpu_inst_t *inst, const char *kernel)
 {
-    if (inst->what == AMDGPU_BARRIER && strstr(kernel, "pull") && !(inst->notes.before & ~AMDGPU_DID_LDS_LOAD))
+    if (inst->what == AMDGPU_BARRIER && !strstr(kernel, "push") && !(inst->notes.before & ~AMDGPU_DID_LDS_LOAD))
         return "only the first thread uses the sum that it keeps, and its own wave is the next to write there";
     for (const role_t &role : roles)
         if (inst->what == role.what && strstr(kernel, role.kernel) && inst->notes.word[0] &&
