@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See amdgpu_notes.h. An access that a mutation would leave in flight is a ghost: it is remembered from the wait that is
-   weakened up to the next one that waits for it. */
+/*
+ * See amdgpu_notes.h. An access that a mutation would leave in flight is a ghost: it is remembered from the wait that
+ * is weakened up to the next one that waits for it.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -310,7 +312,8 @@ void amdgpu_note_lds(amdgpu_wave &wave, uint32_t address, unsigned bytes)
         words[word / 64] |= 1ull << word % 64;
 }
 
-void amdgpu_note_invalidated(amdgpu_wave &wave, const amdgpu_inst &inst, bool l1, bool l2, bool all_of_l2, uint64_t time)
+void amdgpu_note_invalidated(amdgpu_wave &wave, const amdgpu_inst &inst, bool l1, bool l2, bool all_of_l2,
+                             uint64_t time)
 {
     amdgpu_block_t *block = wave.block;
     for (amdgpu_acquired_t &own : block->acquired)

@@ -82,8 +82,8 @@ void amdgpu_note(struct amdgpu_wave &wave, const struct amdgpu_inst &inst);
 void amdgpu_note_lds(struct amdgpu_wave &wave, uint32_t address, unsigned bytes);
 
 /* A load by a wave of a line that others have changed, at the times changed_l1 and changed_l2 as the compute unit's L1
-   and L2 cannot know; 0: they have not. past_l1, past_l2: the load passes the cache. Times are of the machine's order of
-   changes. */
+   and L2 cannot know; 0: they have not. past_l1, past_l2: the load passes the cache. Times are of the machine's order
+   of changes. */
 void amdgpu_note_exposed(struct amdgpu_wave &wave, const struct amdgpu_inst &inst, uint64_t changed_l1,
                          uint64_t changed_l2, bool past_l1, bool past_l2);
 

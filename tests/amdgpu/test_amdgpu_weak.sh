@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Pushes and pulls between two emulated AMD GPUs whose memory is weak (weak_exchange.h): WEAK_SEEDS schedules for each
-# architecture (150) go well. Then every WEAK_STRIDE-th mutation of what they executed (12) is tried with up to
-# WEAK_TRIES seeds (8), so that it is known that the runs can notice something. WEAK_TABLE=1 prints what each came to.
+# Pushes and pulls between two emulated AMD GPUs whose memory is weak (weak_exchange.h), by each set of kernels that
+# does that: WEAK_SEEDS schedules for each set and architecture (40) go well. Then every WEAK_STRIDE-th mutation of what
+# they executed (40) is tried with up to WEAK_TRIES seeds (8), so that it is known that the runs can notice something.
+# WEAK_TABLE=1 prints what each came to. WEAK_SETS names the sets (all), and those of WEAK_MUTATED are mutated (all).
 set -u
 top_builddir=${top_builddir:-.}
 [ -n "${HIP_CLANG:-}" ] || { echo "SKIP: this build has no compiler for AMD GPUs (Debian: clang-19, lld-19)"; exit 77; }
@@ -11,14 +12,22 @@ top_builddir=${top_builddir:-.}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
+read -ra sets <<<"${WEAK_SETS:-push gather run run_pieces replay replay_pieces}"
 for arch in gfx942 gfx90a; do
-    "$top_builddir/tests/amdgpu/weak_driver" "$top_builddir/lib/kernels" "$arch" 1 "${WEAK_SEEDS:-150}" \
-        "${WEAK_STRIDE:-12}" "${WEAK_TRIES:-8}" >"$work/out" 2>&1 || failed=$((failed + 1))
-    # Without the release of its last share a packet's bytes are in a cache while its word is there.
-    [ "${WEAK_STRIDE:-12}" -gt 1 ] || grep -q "sv_push .*buffer_wbl2.* left out: noticed" "$work/out" ||
-        { echo "FAIL: no write-back is missed on $arch"; failed=$((failed + 1)); }
-    if [ -n "${WEAK_TABLE:-}" ] || [ "$failed" -gt 0 ]; then cat "$work/out"; else grep " mutations, " "$work/out"; fi
-    grep "weak memory:" "$work/out"
+    for set in "${sets[@]}"; do
+        mutations=()
+        [[ " ${WEAK_MUTATED-${sets[*]}} " == *" $set "* ]] && mutations=("${WEAK_STRIDE:-40}" "${WEAK_TRIES:-8}")
+        "$top_builddir/tests/amdgpu/weak_driver" "$top_builddir/lib/kernels" "$arch" "$set" 1 "${WEAK_SEEDS:-40}" \
+            "${mutations[@]}" >"$work/out" 2>&1 || { echo "FAIL: $set on $arch"; failed=$((failed + 1)); }
+        # Without the release of its last share a packet's bytes are in a cache while its word is there.
+        [ "$set" != push ] || [ "${WEAK_STRIDE:-40}" -gt 1 ] || [ "${#mutations[@]}" -eq 0 ] ||
+            grep -q "sv_push .*buffer_wbl2.* left out: noticed" "$work/out" ||
+            { echo "FAIL: no write-back is missed on $arch"; failed=$((failed + 1)); }
+        wanted=" mutations, "
+        { [ -n "${WEAK_TABLE:-}" ] || [ "$failed" -gt 0 ]; } && wanted=""
+        grep -- "$wanted" "$work/out"
+        grep "weak memory:" "$work/out"
+    done
 done
 echo "test_amdgpu_weak: emulated, never on a GPU: $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * weak_driver FOLDER ARCH SET FIRST COUNT [STRIDE SEEDS]: runs the exchange of weak_exchange.h with the code objects of
- * a set of kernels in the folder (named by its push: push, gather, run, run_pieces, replay, replay_pieces) for COUNT seeds from FIRST on. With STRIDE it then makes mutations of the code that these runs executed, takes
- * every STRIDE-th one, and runs each in a process of its own with seeds 1 to SEEDS until one of them notices.
+ * a set of kernels in the folder (named by its push: push, gather, run, run_pieces, replay, replay_pieces) for COUNT
+ * seeds from FIRST on. With STRIDE it then makes mutations of the code that these runs executed, takes every STRIDE-th
+ * one, and runs each in a process of its own with seeds 1 to SEEDS until one of them notices; 20 seeds are enough for
+ * what the notes of the runs explain.
  *
  * Mutations, one at a time: a counter of an s_waitcnt no longer waited for; a barrier, a write-back or an invalidation
  * left out; a bit of those and of global accesses (sc0, sc1, nt; glc, slc) cleared. sc0 of an atomic is none: it says
  * that the value before is wanted.
  *
- * What no seed notices is explained where the runs without a mutation have shown that the instruction did nothing:
- * IDLE. Other survivors are listed, and explained in README.md by what they are for.
+ * What no seed notices is explained where the runs without a mutation have shown why it changes nothing: IDLE. Others
+ * are explained by what the instruction is for (weak_reasons.cc), or SURVIVE. In brackets is what the runs have noted.
  *
  * The status is 1 if a seed fails without a mutation, or no mutation was noticed; 77 if there is no disassembler.
  */
@@ -126,6 +128,15 @@ struct mutation_t {
 mutation_t mutations[4096];
 unsigned nmutations;
 
+/* WEAK_ONLY=KERNEL:OFFSET tries those of one instruction. */
+bool is_wanted(const amdgpu_kernel_t *kernel, uintptr_t offset)
+{
+    static const char *const only = getenv("WEAK_ONLY");
+    const size_t length = strlen(kernel->name);
+    return !only || (strncmp(only, kernel->name, length) == 0 && only[length] == ':' &&
+                     strtoull(only + length + 1, nullptr, 16) == offset);
+}
+
 /* Of what has run. */
 void make_mutations(const amdgpu_kernel_t *kernel, unsigned stride)
 {
@@ -135,7 +146,8 @@ void make_mutations(const amdgpu_kernel_t *kernel, unsigned stride)
     for (size_t i = 0; i < object->text_bytes / 4; i++) {
         amdgpu_inst_t *inst = object->inst[i];
         const uintptr_t pc = (uintptr_t)object->text + 4 * i;
-        if (!inst || !object->executed[i] || amdgpu_disassemble(object, pc, line, sizeof line) == 0)
+        if (!inst || !object->executed[i] || !is_wanted(kernel, pc - (uintptr_t)object->memory) ||
+            amdgpu_disassemble(object, pc, line, sizeof line) == 0)
             continue;
         const char *text = line + strspn(line, " \t");
         for (unsigned c = 0; c < WEAK_CHANGES; c++)

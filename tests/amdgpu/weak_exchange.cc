@@ -6,8 +6,8 @@
  *   SLOTS      kernels wait for each other: the push for its credit, the pull for the packet; slots are used again
  *   STRAIGHT   the push stores into the receiver's buffer, which its L2 may keep; hosts see the words, and launch
  *   DAMAGED    as SLOTS, and in the last epoch a packet is damaged on its way, which the pull must report
- *   ABSENT     as SLOTS, and in the last epoch nothing is pushed: the pull must leave all as it was and say so, once the
- *              time is over or the host gives up
+ *   ABSENT     as SLOTS, and in the last epoch nothing is pushed: the pull must leave all as it was and say so, once
+ *              the time is over or the host gives up
  *   STARVED    as SLOTS, and what would give credit for the last epoch is not pulled: likewise for the push
  */
 #include <stdio.h>

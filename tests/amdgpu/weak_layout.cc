@@ -117,7 +117,8 @@ weak_stream_t weak_stream_choose(amdgpu_machine_t *machine)
     return stream;
 }
 
-void weak_layout_make(amdgpu_machine_t *machine, unsigned owner, const weak_stream_t *stream, weak_layout_t *layout_out)
+void weak_layout_make(amdgpu_machine_t *machine, unsigned owner, const weak_stream_t *stream,
+                      weak_layout_t *layout_out)
 {
     static placed_t placed[WEAK_LAYOUT_PARTS];
     weak_part_t part[WEAK_LAYOUT_PARTS];

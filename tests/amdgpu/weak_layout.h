@@ -27,6 +27,7 @@ typedef struct weak_layout {
 weak_stream_t weak_stream_choose(amdgpu_machine_t *machine);
 
 /* One end of a packet with that stream. */
-void weak_layout_make(amdgpu_machine_t *machine, unsigned owner, const weak_stream_t *stream, weak_layout_t *layout_out);
+void weak_layout_make(amdgpu_machine_t *machine, unsigned owner, const weak_stream_t *stream,
+                      weak_layout_t *layout_out);
 
 #endif

@@ -92,7 +92,9 @@ const char *explain_cache(weak_change_t change, const amdgpu_inst_t *inst)
             return "IDLE: nothing is dirty";
         if (!notes.word[0])
             return "IDLE: another write-back comes before the next word";
-        return change == WEAK_NO_SC0 && !notes.found_other ? "IDLE: nothing is dirty but the GPU's own memory" : nullptr;
+        if (change == WEAK_NO_SC0 && !notes.found_other)
+            return "IDLE: nothing is dirty but the GPU's own memory";
+        return nullptr;
     }
     if (!notes.exposed_l1 && !notes.exposed_l2)
         return "IDLE: what is loaded after it has not changed since the invalidation before it, or the kernel's begin";
@@ -128,8 +130,10 @@ struct role_t {
     {AMDGPU_WRITE_BACK, "", "failed", "the word says that nothing was stored"},
     {AMDGPU_WRITE_BACK, "", "record", "the byte that it is for lies in a slot, which no L2 keeps"},
     {AMDGPU_WRITE_BACK, "", "count", "there is one L2, which the last share writes back before its words"},
+    {AMDGPU_INVALIDATE, "", "count", "what is loaded after it is a byte that is damaged on purpose"},
     {AMDGPU_INVALIDATE, "run", "arrived", "what was read stale does not verify, and is read again after the next one"},
-    {AMDGPU_INVALIDATE, "replay", "arrived", "what was read stale does not verify, and is read again after the next one"},
+    {AMDGPU_INVALIDATE, "replay", "arrived",
+     "what was read stale does not verify, and is read again after the next one"},
 };
 
 const char *find_role(const amdgpu_inst_t *inst, const char *kernel)

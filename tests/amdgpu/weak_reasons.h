@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Why nothing notices a mutation of machine code: what runs without it have shown about the instruction (amdgpu_notes.h)
- * and, where that is no proof, what the instruction is for, by the word that comes with it.
+ * Why nothing notices a mutation of machine code: what runs without it have shown about the instruction
+ * (amdgpu_notes.h) and, where that is no proof, what the instruction is for, by the word that comes with it.
  */
 #ifndef SELVAGE_TESTS_WEAK_REASONS_H
 #define SELVAGE_TESTS_WEAK_REASONS_H

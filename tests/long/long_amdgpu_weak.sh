@@ -1,9 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# As test_amdgpu_weak.sh, for long: 50000 schedules for each architecture, and every mutation with up to 100 seeds, with
-# a line for each. tests/amdgpu/README.md says why some of them survive.
+# As test_amdgpu_weak.sh, for long: 100000 schedules of the push and the pull for each architecture, 10000 of each other
+# set, and every mutation with up to 5000 seeds, with a line for each. tests/amdgpu/README.md says why some survive.
 set -u
 top_srcdir=${top_srcdir:-.}
-export WEAK_SEEDS=${WEAK_SEEDS:-50000} WEAK_STRIDE=${WEAK_STRIDE:-1} WEAK_TRIES=${WEAK_TRIES:-100} WEAK_TABLE=1
-exec bash "$top_srcdir/tests/amdgpu/test_amdgpu_weak.sh"
+export WEAK_STRIDE=${WEAK_STRIDE:-1} WEAK_TRIES=${WEAK_TRIES:-5000} WEAK_TABLE=1
+few=${WEAK_SEEDS:-10000} many=${WEAK_SEEDS:-100000} failed=0
+WEAK_SETS=push WEAK_SEEDS=$many bash "$top_srcdir/tests/amdgpu/test_amdgpu_weak.sh"
+status=$?
+[ "$status" -ne 77 ] || exit 77
+[ "$status" -eq 0 ] || failed=1
+WEAK_SETS="gather run run_pieces replay replay_pieces" WEAK_SEEDS=$few \
+    bash "$top_srcdir/tests/amdgpu/test_amdgpu_weak.sh" || failed=1
+exit "$failed"
