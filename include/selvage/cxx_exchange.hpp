@@ -98,6 +98,24 @@ public:
         return index;
     }
 
+    /** The same with indices of 32 bits. */
+    template <class T>
+    std::uint32_t add_send_indexed(const T *elements, span<const std::int32_t> indices, int peer, int tag) const
+    {
+        std::uint32_t index = 0;
+        check(selvage_exchange_add_send_indexed32(get(), elements, sizeof(T), indices.data(), indices.size(), peer, tag,
+                                                  &index));
+        return index;
+    }
+    template <class T>
+    std::uint32_t add_recv_indexed(T *elements, span<const std::int32_t> indices, int peer, int tag) const
+    {
+        std::uint32_t index = 0;
+        check(selvage_exchange_add_recv_indexed32(get(), elements, sizeof(T), indices.data(), indices.size(), peer, tag,
+                                                  &index));
+        return index;
+    }
+
     /** Matches packets with the peers. Collective; blocks. After an error the exchange can only be destroyed. */
     void commit() const { check(selvage_exchange_commit(get())); }
     /** Other buffers between epochs, in the order of the indices; a null pointer, or an empty span, leaves what is

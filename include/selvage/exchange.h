@@ -144,6 +144,16 @@ selvage_status_t selvage_exchange_add_recv_indexed(selvage_exchange_t *ex, void 
                                                    const int64_t *indices, size_t count, int peer, int tag,
                                                    uint32_t *index_out);
 
+/** @brief The same with indices of 32 bits: as selvage_exchange_add_send_indexed(). */
+selvage_status_t selvage_exchange_add_send_indexed32(selvage_exchange_t *ex, const void *buf, size_t element_bytes,
+                                                     const int32_t *indices, size_t count, int peer, int tag,
+                                                     uint32_t *index_out);
+
+/** @brief The same with indices of 32 bits: as selvage_exchange_add_recv_indexed(). */
+selvage_status_t selvage_exchange_add_recv_indexed32(selvage_exchange_t *ex, void *buf, size_t element_bytes,
+                                                     const int32_t *indices, size_t count, int peer, int tag,
+                                                     uint32_t *index_out);
+
 /**
  * @brief Matches packets with the peers, settles routes, allocates everything. Once per exchange.
  *

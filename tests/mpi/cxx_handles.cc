@@ -350,7 +350,8 @@ static void test_rebind(selvage_device_t *device, const selvage::comm &comm, con
 static void test_exchange(selvage_device_t *device, const selvage::comm &comm, const selvage::stream &stream)
 {
     const int rank = comm.rank(), size = comm.size(), right = (rank + 1) % size, left = (rank + size - 1) % size;
-    const std::vector<std::int64_t> backwards = {3, 2, 1, 0}, forwards = {0, 1, 2, 3};
+    const std::vector<std::int64_t> backwards = {3, 2, 1, 0};
+    const std::vector<std::int32_t> forwards = {0, 1, 2, 3};
     selvage::device_array<std::int32_t> sent(device, 4), received(device, 4), listed(device, 4);
     selvage::buffer exported(comm, received);
     selvage_exchange_params_t params = selvage_exchange_params_init();

@@ -84,6 +84,13 @@ static selvage_status_t add_packet(bound_t *b, bool sends, int peer, int k)
                      : selvage_exchange_add_recv(b->ex, buf, bytes_of(k), peer, k, NULL);
     for (size_t e = 0; e < elements; e++)
         indices[e] = (int64_t)(place_of(k, e * ELEMENT) / ELEMENT);
+    if ((b->self->rank + (int)sends) % 2) { /* ends of a packet may differ */
+        static _Thread_local int32_t narrow[40000 / ELEMENT];
+        for (size_t e = 0; e < elements; e++)
+            narrow[e] = (int32_t)indices[e];
+        return sends ? selvage_exchange_add_send_indexed32(b->ex, buf, ELEMENT, narrow, elements, peer, k, NULL)
+                     : selvage_exchange_add_recv_indexed32(b->ex, buf, ELEMENT, narrow, elements, peer, k, NULL);
+    }
     return sends ? selvage_exchange_add_send_indexed(b->ex, buf, ELEMENT, indices, elements, peer, k, NULL)
                  : selvage_exchange_add_recv_indexed(b->ex, buf, ELEMENT, indices, elements, peer, k, NULL);
 }
@@ -323,12 +330,33 @@ static void refuse_freed(pair_t *pair, local_rank_t *self)
     check_epoch(pair, self, pair->memory[RECV_0], 80);
 }
 
+static void refuse_narrow(const pair_t *pair)
+{
+    const int32_t twice[] = {3, 3}, below[] = {0, -1};
+    void *buf = pair->memory[SEND_0];
+    uint32_t index = 7;
+    CHECK_STATUS(selvage_exchange_add_recv_indexed32(pair->ex, buf, 8, twice, 2, 0, 9, &index), SELVAGE_ERR_ARGUMENT);
+    check_detail("selvage_exchange_add_recv_indexed32: indices has 3 twice");
+    CHECK_STATUS(selvage_exchange_add_send_indexed32(pair->ex, buf, 8, below, 2, 0, 9, &index), SELVAGE_ERR_ARGUMENT);
+    check_detail("indices[1] is -1");
+    CHECK_STATUS(selvage_exchange_add_send_indexed32(pair->ex, buf, 8, NULL, 2, 0, 9, &index), SELVAGE_ERR_ARGUMENT);
+    check_detail("indices is NULL");
+    CHECK_STATUS(selvage_exchange_add_send_indexed32(pair->ex, buf, 0, below, 2, 0, 9, &index), SELVAGE_ERR_ARGUMENT);
+    check_detail("element_bytes is 0");
+    CHECK_STATUS(selvage_exchange_add_recv_indexed32(NULL, buf, 8, below, 2, 0, 9, &index), SELVAGE_ERR_ARGUMENT);
+    CHECK_EQ(index, 7);
+    CHECK_STATUS(selvage_exchange_add_recv_indexed32(pair->ex, NULL, 8, NULL, 1, MPI_PROC_NULL, 9, &index),
+                 SELVAGE_SUCCESS);
+    CHECK_EQ(index, UINT32_MAX);
+}
+
 static void refuse_states(local_rank_t *self)
 {
     pair_t pair;
     open_pair(&pair, self, 1, false);
     CHECK_STATUS(selvage_exchange_rebind(pair.ex, NULL, 0, NULL, 0), SELVAGE_ERR_STATE);
     check_detail("is not committed");
+    refuse_narrow(&pair);
     CHECK_STATUS(selvage_exchange_commit(pair.ex), SELVAGE_SUCCESS);
     refuse_pointers(&pair, self);
     CHECK_STATUS(selvage_exchange_start(pair.ex, NULL), SELVAGE_SUCCESS);
