@@ -98,8 +98,33 @@ public:
         return index;
     }
 
+    /** The same with indices of 32 bits. */
+    template <class T>
+    std::uint32_t add_send_indexed(const T *elements, span<const std::int32_t> indices, int peer, int tag) const
+    {
+        std::uint32_t index = 0;
+        check(selvage_exchange_add_send_indexed32(get(), elements, sizeof(T), indices.data(), indices.size(), peer, tag,
+                                                  &index));
+        return index;
+    }
+    template <class T>
+    std::uint32_t add_recv_indexed(T *elements, span<const std::int32_t> indices, int peer, int tag) const
+    {
+        std::uint32_t index = 0;
+        check(selvage_exchange_add_recv_indexed32(get(), elements, sizeof(T), indices.data(), indices.size(), peer, tag,
+                                                  &index));
+        return index;
+    }
+
     /** Matches packets with the peers. Collective; blocks. After an error the exchange can only be destroyed. */
     void commit() const { check(selvage_exchange_commit(get())); }
+    /** Other buffers between epochs, in the order of the indices; a null pointer, or an empty span, leaves what is
+     *  there. Local. Needs params.rebindable. */
+    void rebind(span<const void *const> sends, span<void *const> recvs) const
+    {
+        check(selvage_exchange_rebind(get(), sends.empty() ? nullptr : sends.data(), count_of(sends.size()),
+                                      recvs.empty() ? nullptr : recvs.data(), count_of(recvs.size())));
+    }
     /** Starts an epoch after the work on @p stream. Returns at once. */
     void start(void *stream) const { check(selvage_exchange_start(get(), stream)); }
     /** Whether the epoch is complete; then later work on @p stream sees what was received. Never blocks. */
@@ -125,6 +150,13 @@ public:
         selvage_route_t route = SELVAGE_ROUTE_DEFAULT;
         check(selvage_exchange_send_route(get(), index, &route));
         return route;
+    }
+
+private:
+    /* More than there can be are refused by name. */
+    static std::uint32_t count_of(std::size_t size) noexcept
+    {
+        return size < UINT32_MAX ? static_cast<std::uint32_t>(size) : UINT32_MAX;
     }
 };
 

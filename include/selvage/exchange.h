@@ -19,8 +19,9 @@
  * are those of the capture. No launch is under way when the exchange is destroyed, or comes later. doc/latency.md says
  * more.
  *
- * Lifetimes: buffers stay allocated from commit until destroy, and a stream exists from start until the wait that ends
- * the epoch. This is not checked, because asking the device costs more than an epoch: freed memory would be used.
+ * Lifetimes: buffers stay allocated from commit until destroy, or until others are bound in their places, and a stream
+ * exists from start until the wait that ends the epoch. This is not checked, because asking the device costs more than
+ * an epoch: freed memory would be used.
  */
 #ifndef SELVAGE_EXCHANGE_H
 #define SELVAGE_EXCHANGE_H
@@ -53,6 +54,8 @@ typedef struct selvage_exchange_params {
     size_t struct_size;          /**< sizeof of this struct, set by SELVAGE_EXCHANGE_PARAMS_INIT */
     selvage_route_t route;       /**< force one route for all packets (to the rank itself: self unless staged) */
     selvage_checksum_t checksum; /**< verification policy; must agree between ranks */
+    int rebindable;              /**< not 0: selvage_exchange_rebind() may be called, which costs what it says there.
+                                      Ranks need not agree */
 } selvage_exchange_params_t;
 
 /** Initialiser: `selvage_exchange_params_t p = {SELVAGE_EXCHANGE_PARAMS_INIT};` */
@@ -141,6 +144,16 @@ selvage_status_t selvage_exchange_add_recv_indexed(selvage_exchange_t *ex, void 
                                                    const int64_t *indices, size_t count, int peer, int tag,
                                                    uint32_t *index_out);
 
+/** @brief The same with indices of 32 bits: as selvage_exchange_add_send_indexed(). */
+selvage_status_t selvage_exchange_add_send_indexed32(selvage_exchange_t *ex, const void *buf, size_t element_bytes,
+                                                     const int32_t *indices, size_t count, int peer, int tag,
+                                                     uint32_t *index_out);
+
+/** @brief The same with indices of 32 bits: as selvage_exchange_add_recv_indexed(). */
+selvage_status_t selvage_exchange_add_recv_indexed32(selvage_exchange_t *ex, void *buf, size_t element_bytes,
+                                                     const int32_t *indices, size_t count, int peer, int tag,
+                                                     uint32_t *index_out);
+
 /**
  * @brief Matches packets with the peers, settles routes, allocates everything. Once per exchange.
  *
@@ -154,6 +167,35 @@ selvage_status_t selvage_exchange_add_recv_indexed(selvage_exchange_t *ex, void 
  *         ERR_TIMEOUT
  */
 selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex);
+
+/**
+ * @brief Gives packets other buffers of the same shape: for codes that swap A and B in every step.
+ *
+ * Local; not collective (every rank may do so at its own time); after commit, between wait, or enqueue_wait, and the
+ * next start only. Every packet has the bytes, elements or type that it was declared with, from the new pointer on.
+ * Receives must not overlap then either. After an error all packets are bound as before.
+ *
+ * For exchanges created with `rebindable` only: in others a neighbour may write straight into a receive buffer
+ * (selvage_buffer_register()), and would not know of another one. In those that are, every receive lands in memory of
+ * the exchange's own first: within a node in two slots as long as the packet, from which kernels bring it to its place,
+ * and on the route `direct` with another copy on the device.
+ *
+ * Sets of pointers that were seen lately (four) cost nothing; a new set is checked and copied to the device, for which
+ * the host waits. Graphs keep the buffers of their capture. After one, ERR_STATE if more than five packets have bytes.
+ *
+ * @param[in] sends   @p nsends pointers, in the order of the indices that selvage_exchange_add_send() gave; NULL: this
+ *                    packet stays where it is. Without bytes nothing is bound. NULL in place of the array, with
+ *                    @p nsends 0: all stay
+ * @param[in] nsends  0, or how many sends were declared
+ * @param[in] recvs   the same for receives
+ * @param[in] nrecvs  0, or how many receives were declared
+ * @return ERR_ARGUMENT with the pointer named (memory that the device does not reach, less aligned than the one at
+ *         commit up to 16 bytes, a packet of a type that has addresses in it or lies in several allocations), or with
+ *         both packets that overlap; ERR_STATE before commit, without `rebindable`, or while an epoch is under way;
+ *         ERR_DEVICE; else the exchange's first error
+ */
+selvage_status_t selvage_exchange_rebind(selvage_exchange_t *ex, const void *const *sends, uint32_t nsends,
+                                         void *const *recvs, uint32_t nrecvs);
 
 /**
  * @brief Starts an epoch: packs, checksums, posts receives and begins to copy. Returns at once.

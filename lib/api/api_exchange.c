@@ -111,6 +111,29 @@ selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex)
     return sv_api_leave(sv_comm_run(ex->comm, run_commit, ex));
 }
 
+static selvage_status_t check_pointers(const char *name, const void *pointers, uint32_t given, uint32_t declared)
+{
+    if (!pointers && given)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_exchange_rebind: %ss is NULL and n%ss is %u", name, name, given);
+    if (pointers && given != declared)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_exchange_rebind: n%ss is %u; %u were declared", name, given,
+                        declared);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t selvage_exchange_rebind(selvage_exchange_t *ex, const void *const *sends, uint32_t nsends,
+                                         void *const *recvs, uint32_t nrecvs)
+{
+    SV_API_NEED(ex);
+    SV_TRY(sv_api_enter(ex->comm));
+    selvage_status_t status = check_pointers("send", sends, nsends, ex->nsends);
+    if (status == SELVAGE_SUCCESS)
+        status = check_pointers("recv", recvs, nrecvs, ex->nrecvs);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_rebind_bind(ex, sends, recvs);
+    return sv_api_leave(status);
+}
+
 selvage_status_t selvage_exchange_start(selvage_exchange_t *ex, void *stream)
 {
     SV_API_NEED(ex);

@@ -4,6 +4,7 @@
  */
 #include "api/api_packet.h"
 #include "api/api_params.h"
+#include "base/base_memory.h"
 #include "pipeline/pipe_layout_type.h"
 #include "wire/wire_mpi_datatype.h"
 
@@ -88,5 +89,52 @@ selvage_status_t selvage_exchange_add_recv_indexed(selvage_exchange_t *ex, void 
     selvage_status_t status = check_list(__func__, ex, buf, &list, peer, tag);
     if (status == SELVAGE_SUCCESS && !sv_api_is_nobody(peer, index_out))
         status = sv_exchange_add_recv_list(ex, __func__, buf, &list, peer, tag, index_out);
+    return sv_api_leave(status);
+}
+
+/* Indices of 32 bits are widened; what is wrong with the other arguments is said first. The list is the caller's. */
+static selvage_status_t widen_indices(const char *call, const selvage_exchange_t *ex, const void *buf,
+                                      sv_element_list_t *list, const int32_t *narrow, int peer, int tag,
+                                      int64_t **wide_out)
+{
+    int64_t *wide = NULL;
+    list->indices = (const int64_t *)(const void *)narrow; /* looked at only for being there */
+    SV_TRY(check_list(call, ex, buf, list, peer, tag));
+    if (peer != MPI_PROC_NULL && list->count)
+        SV_TRY(sv_calloc(list->count, sizeof *wide, &wide));
+    for (size_t i = 0; wide && i < list->count; i++)
+        wide[i] = narrow[i];
+    list->indices = wide;
+    *wide_out = wide;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t selvage_exchange_add_send_indexed32(selvage_exchange_t *ex, const void *buf, size_t element_bytes,
+                                                     const int32_t *indices, size_t count, int peer, int tag,
+                                                     uint32_t *index_out)
+{
+    sv_element_list_t list = {.element_bytes = element_bytes, .count = count};
+    int64_t *wide = NULL;
+    SV_API_NEED(ex);
+    SV_TRY(sv_api_enter(ex->comm));
+    selvage_status_t status = widen_indices(__func__, ex, buf, &list, indices, peer, tag, &wide);
+    if (status == SELVAGE_SUCCESS && !sv_api_is_nobody(peer, index_out))
+        status = sv_exchange_add_send_list(ex, __func__, buf, &list, peer, tag, index_out);
+    sv_free(wide);
+    return sv_api_leave(status);
+}
+
+selvage_status_t selvage_exchange_add_recv_indexed32(selvage_exchange_t *ex, void *buf, size_t element_bytes,
+                                                     const int32_t *indices, size_t count, int peer, int tag,
+                                                     uint32_t *index_out)
+{
+    sv_element_list_t list = {.element_bytes = element_bytes, .count = count};
+    int64_t *wide = NULL;
+    SV_API_NEED(ex);
+    SV_TRY(sv_api_enter(ex->comm));
+    selvage_status_t status = widen_indices(__func__, ex, buf, &list, indices, peer, tag, &wide);
+    if (status == SELVAGE_SUCCESS && !sv_api_is_nobody(peer, index_out))
+        status = sv_exchange_add_recv_list(ex, __func__, buf, &list, peer, tag, index_out);
+    sv_free(wide);
     return sv_api_leave(status);
 }

@@ -43,8 +43,8 @@ static selvage_status_t check_halo(selvage_grid_t *grid, const selvage_halo_para
     SV_TRY(sv_calloc(count, sizeof *halo->fields, &halo->fields));
     SV_TRY(sv_calloc(count * (2 * SV_HALO_SETS + 2), sizeof *halo->pointers, &halo->pointers));
     for (int s = 0; s < SV_HALO_SETS; s++)
-        halo->set[s] = (sv_halo_set_t){halo->pointers + 2 * (size_t)s * count,
-                                       halo->pointers + (2 * (size_t)s + 1) * count};
+        halo->set[s] = (sv_halo_set_t){.data = halo->pointers + 2 * (size_t)s * count,
+                                       .base = halo->pointers + (2 * (size_t)s + 1) * count};
     halo->fresh = halo->pointers + 2 * SV_HALO_SETS * count;
     halo->first_data = halo->fresh + count;
     halo->nfields = nfields;

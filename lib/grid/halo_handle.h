@@ -15,6 +15,7 @@ enum { SV_HALO_SETS = 4 };
    each. */
 typedef struct sv_halo_set {
     void **data, **base;
+    uint64_t frees;              /* sv_device_frees() when they were looked at */
 } sv_halo_set_t;
 
 struct selvage_halo {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Gives the fields of a halo other arrays. Codes swap a few sets of arrays, so the last sets are remembered. Only a new
- * set is checked: the device must reach its arrays, numbers must be aligned, and arrays must not overlap.
+ * set is checked, and one from before memory was freed: the device must reach its arrays, numbers must be aligned, and
+ * arrays must not overlap.
  */
 #include "grid/halo_handle.h"
 
@@ -38,9 +39,10 @@ static selvage_status_t admit_address(sv_device_t *dev, const sv_halo_field_t *f
 selvage_status_t sv_halo_rebind(selvage_halo_t *halo, void *const *data)
 {
     const size_t bytes = (size_t)halo->nfields * sizeof *data;
+    const uint64_t frees = sv_device_frees();
     sv_halo_set_t *set = NULL;
     for (int s = 0; s < halo->nsets && !set; s++)
-        if (memcmp(halo->set[s].data, data, bytes) == 0)
+        if (halo->set[s].frees == frees && memcmp(halo->set[s].data, data, bytes) == 0)
             set = &halo->set[s];
     if (!set) {
         for (int i = 0; i < halo->nfields; i++)
@@ -51,6 +53,7 @@ selvage_status_t sv_halo_rebind(selvage_halo_t *halo, void *const *data)
         set = &halo->set[last];
         memcpy(set->data, data, bytes);
         memcpy(set->base, halo->fresh, bytes);
+        set->frees = frees;
         halo->nsets = last == halo->nsets ? last + 1 : halo->nsets;
         halo->next_set = (last + 1) % SV_HALO_SETS;
     }

@@ -182,7 +182,7 @@ static selvage_status_t create_layout(sv_message_engine_t *engine, const sv_type
     SV_TRY(copy_map(map, &layout->map));
     if (!layout->on_device)
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_layout_create_type(map, &pieces_of));
+    SV_TRY(sv_layout_create_type(map, 0, &pieces_of));
     selvage_status_t status = sv_layout_close(pieces_of);
     if (status == SELVAGE_SUCCESS)
         status = create_layout_block(engine, pieces_of, (uint8_t *)(uintptr_t)buf, layout);

@@ -3,12 +3,13 @@
  * Commit: no byte of a receive belongs to another packet of the exchange. Which of two packets would be stored last, or
  * what a send would read, would depend on the route and the moment. Of packets whose bytes lie one after the other;
  * where those of types, lists and halos lie is their makers' business (pipe_layout_overlap.c, grid/halo_overlap.c).
- * Local; O(n log n) once per commit.
+ * Local; O(n log n) once per commit, and when packets are bound to memory that they were not bound to lately.
  */
 #include <stdlib.h>
 
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "pipeline/layout_parts.h"
 #include "pipeline/pipe_commit.h"
 
 typedef struct extent {
@@ -50,7 +51,19 @@ static selvage_status_t find_overlap(const extent_t *extents, size_t count)
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_commit_check_overlap(const selvage_exchange_t *x)
+/* Where a packet begins whose bytes lie one after the other; NULL for others, which nobody looks at here. */
+static const uint8_t *find_first_byte(const sv_packet_t *p, const void *buf, void *const *bases)
+{
+    uint32_t base;
+    int64_t offset;
+    if (!p->layout)
+        return buf;
+    return p->base && sv_layout_is_plain(p->layout, &base, &offset)
+               ? (const uint8_t *)((uintptr_t)bases[p->base - 1] + (uintptr_t)offset)
+               : NULL;
+}
+
+selvage_status_t sv_commit_check_overlap(const selvage_exchange_t *x, void *const *bases)
 {
     const size_t room = (size_t)x->nsends + x->nrecvs;
     extent_t *extents;
@@ -61,8 +74,9 @@ selvage_status_t sv_commit_check_overlap(const selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nsends + x->nrecvs; i++) {
         const bool receives = i >= x->nsends;
         const sv_packet_t *p = receives ? &x->recvs[i - x->nsends].p : &x->sends[i].p;
-        const uintptr_t low = (uintptr_t)(receives ? x->recvs[i - x->nsends].buf : x->sends[i].buf);
-        if (p->bytes > 0 && !p->layout)
+        const uintptr_t low =
+            (uintptr_t)find_first_byte(p, receives ? x->recvs[i - x->nsends].buf : x->sends[i].buf, bases);
+        if (p->bytes > 0 && low)
             extents[count++] = (extent_t){low, low + p->bytes, p, receives};
     }
     qsort(extents, count, sizeof *extents, compare_extents);

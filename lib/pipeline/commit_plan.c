@@ -316,7 +316,8 @@ static selvage_status_t make_slab(selvage_exchange_t *x, size_t slot_bytes)
 selvage_status_t sv_commit_plan(selvage_exchange_t *x)
 {
     size_t slab_bytes = 0;
-    SV_TRY(sv_commit_check_overlap(x));
+    SV_TRY(sv_rebind_prepare(x));
+    SV_TRY(sv_commit_check_overlap(x, x->rebind.now ? x->rebind.now->base : NULL));
 
     /* Peers. */
     for (uint32_t i = 0; i < x->nsends; i++) {

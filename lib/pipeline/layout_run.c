@@ -229,17 +229,23 @@ static selvage_status_t first_bases(selvage_exchange_t *x, void *const *bases, u
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_exchange_rebind(selvage_exchange_t *x, void *const *bases, uint32_t count)
+selvage_status_t sv_exchange_check_idle(selvage_exchange_t *x)
 {
     sv_exchange_finish_gated(x);
-    sv_exchange_state_t state = sv_exchange_state(x);
-    if (state == SV_EXCHANGE_BUILDING)
-        return first_bases(x, bases, count);
+    const sv_exchange_state_t state = sv_exchange_state(x);
     if (state == SV_EXCHANGE_POISONED)
         return sv_exchange_first_error(x);
     if (state == SV_EXCHANGE_RUNNING || x->layouts.due)
         return sv_error(SELVAGE_ERR_STATE, "epoch %llu is not complete; wait for it first",
                         (unsigned long long)x->started);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_exchange_rebind(selvage_exchange_t *x, void *const *bases, uint32_t count)
+{
+    if (sv_exchange_state(x) == SV_EXCHANGE_BUILDING)
+        return first_bases(x, bases, count);
+    SV_TRY(sv_exchange_check_idle(x));
     if (!x->layouts.bases_there) /* nothing here has a layout */
         return first_bases(x, bases, count);
     SV_TRY(check_bases(x, bases, count));

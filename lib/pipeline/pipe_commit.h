@@ -94,8 +94,9 @@ selvage_status_t sv_commit_bound_recv(const sv_recv_t *recv);
 /* The steps, in order. */
 selvage_status_t sv_commit_plan(selvage_exchange_t *x);
 
-/* ERR_ARGUMENT, with both named, if a receive shares bytes with another packet. Local. */
-selvage_status_t sv_commit_check_overlap(const selvage_exchange_t *x);
+/* ERR_ARGUMENT, with both named, if a receive shares bytes with another packet. bases: where packets lie that may be
+   bound to other memory, in the order of their bases. Local. */
+selvage_status_t sv_commit_check_overlap(const selvage_exchange_t *x, void *const *bases);
 selvage_status_t sv_commit_handshake(selvage_exchange_t *x, selvage_status_t status);
 selvage_status_t sv_commit_handshake_drain(selvage_exchange_t *x, double timeout_s);
 selvage_status_t sv_commit_match(selvage_exchange_t *x);

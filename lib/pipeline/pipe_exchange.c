@@ -40,6 +40,7 @@ selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange
     x->comm = comm;
     x->forced_route = params ? params->route : SELVAGE_ROUTE_DEFAULT;
     x->policy = policy_of(comm, params);
+    x->rebind.allowed = params && params->rebindable;
     x->failure.source = UINT32_MAX;
     x->create_number = ++comm->exchanges->creates;
     x->frees_seen = sv_device_frees();
@@ -67,11 +68,19 @@ static selvage_status_t grow_packets(void *array_ptr, uint32_t count, uint32_t *
     return SELVAGE_SUCCESS;
 }
 
-static sv_packet_t init_packet(selvage_exchange_t *x, size_t bytes, int peer, int tag, sv_layout_t *layout,
-                               uint32_t index)
+static sv_packet_t init_packet(selvage_exchange_t *x, size_t bytes, int peer, int tag, uint32_t index)
 {
     return (sv_packet_t){.x = x, .bytes = bytes, .peer_rank = peer, .tag = tag, .own_index = index, .wire_tag = -1,
-                         .record_tag = -1, .layout = layout};
+                         .record_tag = -1};
+}
+
+/* What the application declared, without what commit has added. */
+static sv_packet_t declared_packet(const sv_packet_t *p)
+{
+    sv_packet_t declared = init_packet(p->x, p->bytes, p->peer_rank, p->tag, p->own_index);
+    declared.layout = p->layout;
+    declared.base = p->base;
+    return declared;
 }
 
 static selvage_status_t append_send(selvage_exchange_t *x, const void *buf, sv_packet_t p, uint32_t *index_out)
@@ -99,7 +108,9 @@ selvage_status_t sv_exchange_add_send(selvage_exchange_t *x, const void *buf, si
 {
     void *address;
     SV_TRY(sv_memory_admit(x->comm->dev, "selvage_exchange_add_send", buf, bytes, &address));
-    return append_send(x, address, init_packet(x, bytes, peer, tag, NULL, x->nsends), index_out);
+    if (x->rebind.allowed && bytes > 0)
+        return sv_rebind_add_send(x, &(sv_bound_t){buf, address, 0, (int64_t)bytes}, peer, tag, index_out);
+    return append_send(x, address, init_packet(x, bytes, peer, tag, x->nsends), index_out);
 }
 
 selvage_status_t sv_exchange_add_recv(selvage_exchange_t *x, void *buf, size_t bytes, int peer, int tag,
@@ -107,7 +118,9 @@ selvage_status_t sv_exchange_add_recv(selvage_exchange_t *x, void *buf, size_t b
 {
     void *address;
     SV_TRY(sv_memory_admit(x->comm->dev, "selvage_exchange_add_recv", buf, bytes, &address));
-    return append_recv(x, address, init_packet(x, bytes, peer, tag, NULL, x->nrecvs), index_out);
+    if (x->rebind.allowed && bytes > 0)
+        return sv_rebind_add_recv(x, &(sv_bound_t){buf, address, 0, (int64_t)bytes}, peer, tag, index_out);
+    return append_recv(x, address, init_packet(x, bytes, peer, tag, x->nrecvs), index_out);
 }
 
 /* The packet has what the layout's stream has, which ends here. */
@@ -122,7 +135,7 @@ static selvage_status_t close_layout(sv_layout_t *layout, sv_packet_t *p)
 selvage_status_t sv_exchange_add_send_layout(selvage_exchange_t *x, sv_layout_t *layout, int peer, int tag,
                                              uint32_t *index_out)
 {
-    sv_packet_t p = init_packet(x, 0, peer, tag, NULL, x->nsends);
+    sv_packet_t p = init_packet(x, 0, peer, tag, x->nsends);
     selvage_status_t status = close_layout(layout, &p);
     if (status == SELVAGE_SUCCESS)
         status = append_send(x, NULL, p, index_out);
@@ -134,7 +147,7 @@ selvage_status_t sv_exchange_add_send_layout(selvage_exchange_t *x, sv_layout_t 
 selvage_status_t sv_exchange_add_recv_layout(selvage_exchange_t *x, sv_layout_t *layout, int peer, int tag,
                                              uint32_t *index_out)
 {
-    sv_packet_t p = init_packet(x, 0, peer, tag, NULL, x->nrecvs);
+    sv_packet_t p = init_packet(x, 0, peer, tag, x->nrecvs);
     selvage_status_t status = close_layout(layout, &p);
     if (status == SELVAGE_SUCCESS)
         status = append_recv(x, NULL, p, index_out);
@@ -245,14 +258,12 @@ static void undo_commit(selvage_exchange_t *x)
 {
     free_resources(x);
     for (uint32_t i = 0; i < x->nsends; i++) {
-        const sv_packet_t *p = &x->sends[i].p;
-        x->sends[i] = (sv_send_t){.p = init_packet(x, p->bytes, p->peer_rank, p->tag, p->layout, i),
-                                  .buf = p->layout ? NULL : x->sends[i].buf};
+        const sv_packet_t declared = declared_packet(&x->sends[i].p);
+        x->sends[i] = (sv_send_t){.p = declared, .buf = declared.layout ? NULL : x->sends[i].buf};
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
-        const sv_packet_t *p = &x->recvs[i].p;
-        x->recvs[i] = (sv_recv_t){.p = init_packet(x, p->bytes, p->peer_rank, p->tag, p->layout, i),
-                                  .buf = p->layout ? NULL : x->recvs[i].buf};
+        const sv_packet_t declared = declared_packet(&x->recvs[i].p);
+        x->recvs[i] = (sv_recv_t){.p = declared, .buf = declared.layout ? NULL : x->recvs[i].buf};
     }
     x->npeers = 0;
     x->memory.pinned_bytes = x->memory.device_bytes = 0;
@@ -268,6 +279,7 @@ void sv_exchange_release(selvage_exchange_t *x)
     sv_list_remove(&x->active_link);
     free_resources(x);
     sv_layouts_forget(x);
+    sv_rebind_forget(x);
     sv_free(x->sends);
     sv_free(x->recvs);
     x->sends = NULL;

@@ -77,6 +77,7 @@
 #include "kernels/kernels.h"
 #include "pipeline/exchange_set.h"
 #include "pipeline/layout_state.h"
+#include "pipeline/pipe_rebind.h"
 #include "transfer/transfer_mapping.h"
 #include "transfer/transfer_slot.h"
 #include <selvage/exchange.h>
@@ -146,6 +147,7 @@ typedef struct sv_packet {
     bool kernel_copy;           /* small: kernels move it in batches, not a copy engine */
     bool pulled;                /* received: one kernel verifies all of it and gives the verdict */
     sv_layout_t *layout;        /* where its bytes lie, if not one after the other; owned */
+    uint32_t base;              /* of its layout, if the packet may be bound to other memory; else 0 */
     bool fused, plain;          /* with a layout: see layout_parts.h */
     const sv_piece_t *pieces;   /* device: the layout for kernels */
     uint32_t npieces;
@@ -406,6 +408,7 @@ struct selvage_exchange {
     uint32_t npeers;
     uint32_t verdicts_due;         /* peers whose verdict is still to be sent in this epoch */
     sv_layout_state_t layouts;     /* of packets that do not lie in one piece */
+    sv_rebind_state_t rebind;      /* what packets may be bound to other memory, and to what they are */
 
     bool in_start;
     unsigned start_copies;         /* that start has enqueued; see sv_packet_may_copy() */

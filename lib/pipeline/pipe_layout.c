@@ -206,10 +206,17 @@ static bool is_one_run(const sv_layout_part_t *part, int64_t *offset)
 
 bool sv_layout_is_plain(const sv_layout_t *layout, uint32_t *base, int64_t *offset)
 {
-    if (layout->nparts != 1 || layout->adds || layout->bytes != layout->part[0].bytes)
+    int64_t next;
+    if (layout->nparts == 0 || layout->adds || !is_one_run(&layout->part[0], offset))
         return false;
     *base = layout->part[0].base;
-    return is_one_run(&layout->part[0], offset);
+    uint64_t bytes = layout->part[0].bytes;
+    for (uint32_t i = 1; i < layout->nparts; bytes += layout->part[i++].bytes) {
+        const sv_layout_part_t *part = &layout->part[i];
+        if (part->base != *base || !is_one_run(part, &next) || next != *offset + (int64_t)bytes)
+            return false;
+    }
+    return layout->bytes == bytes;
 }
 
 void sv_layout_first(const sv_layout_t *layout, uint32_t *base, int64_t *offset)

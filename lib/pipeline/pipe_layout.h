@@ -83,5 +83,7 @@ selvage_status_t sv_exchange_add_recv_layout(selvage_exchange_t *x, sv_layout_t 
  * commit had, which is checked: units are chosen by it.
  */
 selvage_status_t sv_exchange_rebind(selvage_exchange_t *x, void *const *bases, uint32_t count);
+/* Whether that may be, after commit: ERR_STATE while an epoch is under way; the first error. */
+selvage_status_t sv_exchange_check_idle(selvage_exchange_t *x);
 
 #endif

@@ -56,7 +56,9 @@ static selvage_status_t check_twice(const char *call, const sv_element_list_t *l
     return status;
 }
 
-static selvage_status_t make_layout(const sv_element_list_t *list, uint64_t address, sv_layout_t **layout_out)
+/* address: of element 0, from the base. */
+static selvage_status_t make_layout(const sv_element_list_t *list, uint32_t base, uint64_t address,
+                                    sv_layout_t **layout_out)
 {
     sv_layout_t *layout = NULL;
     int64_t *offsets;
@@ -65,7 +67,7 @@ static selvage_status_t make_layout(const sv_element_list_t *list, uint64_t addr
         offsets[i] = (int64_t)address + list->indices[i] * (int64_t)list->element_bytes;
     selvage_status_t status = sv_layout_create(SV_LAYOUT_EXACT, &layout);
     if (status == SELVAGE_SUCCESS)
-        status = sv_layout_add_list(layout, 0, list->element_bytes, offsets, list->count, SV_LAYOUT_STORE);
+        status = sv_layout_add_list(layout, base, list->element_bytes, offsets, list->count, SV_LAYOUT_STORE);
     sv_free(offsets);
     if (status != SELVAGE_SUCCESS) {
         sv_layout_destroy(layout);
@@ -87,6 +89,46 @@ static selvage_status_t admit_list(sv_device_t *dev, const char *call, const voi
     return SELVAGE_SUCCESS;
 }
 
+/* Of an exchange whose packets may be bound to other memory: the array is the base. layout_out: NULL for a list in a
+   row, which needs none. */
+static selvage_status_t declare_list(selvage_exchange_t *x, const void *buf, const sv_element_list_t *list,
+                                     const list_range_t *range, uint64_t address, sv_bound_t *bound_out,
+                                     uint32_t *base_out, sv_layout_t **layout_out)
+{
+    *bound_out = (sv_bound_t){.data = buf, .base = (void *)(uintptr_t)address,
+                              .low = range->low * (int64_t)list->element_bytes,
+                              .high = (range->high + 1) * (int64_t)list->element_bytes};
+    *layout_out = NULL;
+    if (range->in_row)
+        return SELVAGE_SUCCESS;
+    SV_TRY(sv_rebind_declare(x, bound_out, base_out));
+    return make_layout(list, *base_out, 0, layout_out);
+}
+
+static selvage_status_t add_bound_send(selvage_exchange_t *x, const void *buf, const sv_element_list_t *list,
+                                       const list_range_t *range, uint64_t address, int peer, int tag,
+                                       uint32_t *index_out)
+{
+    sv_bound_t bound;
+    sv_layout_t *layout;
+    uint32_t base;
+    SV_TRY(declare_list(x, buf, list, range, address, &bound, &base, &layout));
+    return layout ? sv_rebind_add_send_layout(x, layout, base, peer, tag, index_out)
+                  : sv_rebind_add_send(x, &bound, peer, tag, index_out);
+}
+
+static selvage_status_t add_bound_recv(selvage_exchange_t *x, const void *buf, const sv_element_list_t *list,
+                                       const list_range_t *range, uint64_t address, int peer, int tag,
+                                       uint32_t *index_out)
+{
+    sv_bound_t bound;
+    sv_layout_t *layout;
+    uint32_t base;
+    SV_TRY(declare_list(x, buf, list, range, address, &bound, &base, &layout));
+    return layout ? sv_rebind_add_recv_layout(x, layout, base, peer, tag, index_out)
+                  : sv_rebind_add_recv(x, &bound, peer, tag, index_out);
+}
+
 selvage_status_t sv_exchange_add_send_list(selvage_exchange_t *x, const char *call, const void *buf,
                                            const sv_element_list_t *list, int peer, int tag, uint32_t *index_out)
 {
@@ -98,9 +140,11 @@ selvage_status_t sv_exchange_add_send_list(selvage_exchange_t *x, const char *ca
         return sv_exchange_add_send(x, buf, 0, peer, tag, index_out);
     SV_TRY(check_indices(call, list, &range));
     SV_TRY(admit_list(x->comm->dev, call, buf, list, &range, &first, &address));
+    if (x->rebind.allowed)
+        return add_bound_send(x, buf, list, &range, address, peer, tag, index_out);
     if (range.in_row)
         return sv_exchange_add_send(x, first, list->count * list->element_bytes, peer, tag, index_out);
-    SV_TRY(make_layout(list, address, &layout));
+    SV_TRY(make_layout(list, 0, address, &layout));
     return sv_exchange_add_send_layout(x, layout, peer, tag, index_out);
 }
 
@@ -117,8 +161,10 @@ selvage_status_t sv_exchange_add_recv_list(selvage_exchange_t *x, const char *ca
     if (!range.rising)
         SV_TRY(check_twice(call, list));
     SV_TRY(admit_list(x->comm->dev, call, buf, list, &range, &first, &address));
+    if (x->rebind.allowed)
+        return add_bound_recv(x, buf, list, &range, address, peer, tag, index_out);
     if (range.in_row)
         return sv_exchange_add_recv(x, first, list->count * list->element_bytes, peer, tag, index_out);
-    SV_TRY(make_layout(list, address, &layout));
+    SV_TRY(make_layout(list, 0, address, &layout));
     return sv_exchange_add_recv_layout(x, layout, peer, tag, index_out);
 }

@@ -34,7 +34,7 @@ static uint64_t choose_box_bytes(const sv_type_map_t *map)
 
 /* One piece as a box; several, which follow each other, as one list: of elements if all runs are of one size. */
 static selvage_status_t add_group(const sv_type_map_t *map, const sv_type_piece_t *pieces, size_t npieces,
-                                  sv_layout_t *layout)
+                                  uint32_t base, sv_layout_t *layout)
 {
     uint64_t count = 0, filled = 0;
     bool alike = true;
@@ -45,7 +45,7 @@ static selvage_status_t add_group(const sv_type_map_t *map, const sv_type_piece_
             const sv_type_dim_t *dim = sv_type_piece_dims(map, pieces) + d;
             shape.dim[d] = (sv_pack_dim_t){dim->count, dim->stride_bytes};
         }
-        return sv_layout_add_box(layout, 0, &shape, SV_LAYOUT_STORE);
+        return sv_layout_add_box(layout, base, &shape, SV_LAYOUT_STORE);
     }
     for (size_t i = 0; i < npieces; i++) {
         count += sv_type_piece_runs(map, &pieces[i]);
@@ -65,15 +65,15 @@ static selvage_status_t add_group(const sv_type_map_t *map, const sv_type_piece_
             else
                 runs[filled] = (sv_layout_run_t){offset, pieces[i].run_bytes};
         }
-    selvage_status_t status = alike ? sv_layout_add_list(layout, 0, pieces[0].run_bytes, offsets, count,
+    selvage_status_t status = alike ? sv_layout_add_list(layout, base, pieces[0].run_bytes, offsets, count,
                                                          SV_LAYOUT_STORE)
-                                    : sv_layout_add_runs(layout, 0, runs, count);
+                                    : sv_layout_add_runs(layout, base, runs, count);
     sv_free(offsets);
     sv_free(runs);
     return status;
 }
 
-selvage_status_t sv_layout_create_type(const sv_type_map_t *map, sv_layout_t **layout_out)
+selvage_status_t sv_layout_create_type(const sv_type_map_t *map, uint32_t base, sv_layout_t **layout_out)
 {
     sv_layout_t *layout;
     SV_TRY(sv_layout_create(SV_LAYOUT_EXACT, &layout));
@@ -83,7 +83,7 @@ selvage_status_t sv_layout_create_type(const sv_type_map_t *map, sv_layout_t **l
         const bool is_box = type_piece_bytes(map, &map->pieces[i]) >= box_bytes;
         for (n = 1; !is_box && i + n < map->npieces && type_piece_bytes(map, &map->pieces[i + n]) < box_bytes; n++)
             ;
-        status = add_group(map, &map->pieces[i], n, layout);
+        status = add_group(map, &map->pieces[i], n, base, layout);
     }
     if (status != SELVAGE_SUCCESS) {
         sv_layout_destroy(layout);
@@ -138,18 +138,45 @@ static selvage_status_t admit_contiguous(sv_device_t *dev, const char *call, con
     return sv_memory_admit(dev, call, *first_out, map->bytes, &address);
 }
 
+/*
+ * Whether a packet can be bound to other memory: buf says where it lies, and all of it is in one allocation. The
+ * map has addresses of the caller's; afterwards, if so, offsets from buf.
+ */
+static selvage_status_t declare_type(selvage_exchange_t *x, const char *call, const void *buf, sv_type_map_t *map,
+                                     uint32_t *base_out)
+{
+    const int64_t at = (int64_t)(intptr_t)buf;
+    const size_t bytes = (size_t)(map->high - map->low);
+    void *address;
+    *base_out = 0;
+    if (!x->rebind.allowed || !buf || map->bytes == 0 ||
+        !sv_memory_kind_is_usable(sv_memory_kind(x->comm->dev, address_of(map->low), bytes)))
+        return SELVAGE_SUCCESS;
+    SV_TRY(sv_memory_admit(x->comm->dev, call, address_of(map->low), bytes, &address));
+    const sv_bound_t bound = {.data = buf, .base = (uint8_t *)address - (map->low - at), .low = map->low - at,
+                              .high = map->high - at};
+    SV_TRY(sv_rebind_declare(x, &bound, base_out));
+    return sv_type_map_shift(map, -at);
+}
+
 selvage_status_t sv_exchange_add_send_type(selvage_exchange_t *x, const char *call, const void *buf,
                                            sv_type_map_t *map, int peer, int tag, uint32_t *index_out)
 {
     sv_layout_t *layout;
+    uint32_t base;
     void *first;
     SV_TRY(shift_to_addresses(call, buf, map));
-    if (is_contiguous(map)) {
+    SV_TRY(declare_type(x, call, buf, map, &base));
+    if (base) {
+        SV_TRY(sv_layout_create_type(map, base, &layout));
+        return sv_rebind_add_send_layout(x, layout, base, peer, tag, index_out);
+    }
+    if (is_contiguous(map) && (map->bytes == 0 || !x->rebind.allowed)) {
         SV_TRY(admit_contiguous(x->comm->dev, call, map, &first));
         return sv_exchange_add_send(x, first, map->bytes, peer, tag, index_out);
     }
     SV_TRY(admit_type(x->comm->dev, call, map));
-    SV_TRY(sv_layout_create_type(map, &layout));
+    SV_TRY(sv_layout_create_type(map, 0, &layout));
     return sv_exchange_add_send_layout(x, layout, peer, tag, index_out);
 }
 
@@ -157,14 +184,21 @@ selvage_status_t sv_exchange_add_recv_type(selvage_exchange_t *x, const char *ca
                                            int peer, int tag, uint32_t *index_out)
 {
     sv_layout_t *layout;
+    uint32_t base;
     void *first;
     SV_TRY(shift_to_addresses(call, buf, map));
-    if (is_contiguous(map)) {
+    if (!is_contiguous(map))
+        SV_TRY(sv_layout_check_overlap(call, map));
+    SV_TRY(declare_type(x, call, buf, map, &base));
+    if (base) {
+        SV_TRY(sv_layout_create_type(map, base, &layout));
+        return sv_rebind_add_recv_layout(x, layout, base, peer, tag, index_out);
+    }
+    if (is_contiguous(map) && (map->bytes == 0 || !x->rebind.allowed)) {
         SV_TRY(admit_contiguous(x->comm->dev, call, map, &first));
         return sv_exchange_add_recv(x, first, map->bytes, peer, tag, index_out);
     }
-    SV_TRY(sv_layout_check_overlap(call, map));
     SV_TRY(admit_type(x->comm->dev, call, map));
-    SV_TRY(sv_layout_create_type(map, &layout));
+    SV_TRY(sv_layout_create_type(map, 0, &layout));
     return sv_exchange_add_recv_layout(x, layout, peer, tag, index_out);
 }

@@ -14,10 +14,11 @@
 /* ERR_ARGUMENT if a map names a byte twice. */
 selvage_status_t sv_layout_check_overlap(const char *call, const sv_type_map_t *map);
 
-/* A layout of offsets from base 0. */
-selvage_status_t sv_layout_create_type(const sv_type_map_t *map, sv_layout_t **layout_out);
+/* A layout of offsets from a base. */
+selvage_status_t sv_layout_create_type(const sv_type_map_t *map, uint32_t base, sv_layout_t **layout_out);
 
-/* A packet of what a map says of memory at buf. Offsets in the map are addresses of the device afterwards. */
+/* A packet of what a map says of memory at buf. Offsets in the map are addresses of the device
+   afterwards, or offsets from buf. */
 selvage_status_t sv_exchange_add_send_type(selvage_exchange_t *x, const char *call, const void *buf,
                                            sv_type_map_t *map, int peer, int tag, uint32_t *index_out);
 selvage_status_t sv_exchange_add_recv_type(selvage_exchange_t *x, const char *call, void *buf, sv_type_map_t *map,

@@ -317,10 +317,41 @@ static void test_halo(selvage_device_t *device, const selvage::comm &comm, const
     CHECK(comm.stats().epochs >= 4);
 }
 
+static void test_rebind(selvage_device_t *device, const selvage::comm &comm, const selvage::stream &stream)
+{
+    const int rank = comm.rank(), size = comm.size(), right = (rank + 1) % size, left = (rank + size - 1) % size;
+    selvage::device_array<std::int32_t> sent(device, 4), received(device, 4), other(device, 4);
+    selvage_exchange_params_t params = selvage_exchange_params_init();
+    params.rebindable = 1;
+    selvage::exchange ex(comm, params);
+    CHECK(ex.add_send(sent, right, 1) == 0 && ex.add_recv(received, left, 1) == 0);
+    ex.commit();
+    std::vector<void *> places = {other.data()};
+    const std::vector<const void *> sources = {sent.data()};
+    std::vector<std::int32_t> host(4), found(4);
+    for (int step = 0; step < 3; step++) {
+        host.assign(4, 100 * step + rank);
+        stream.copy(sent, host, SELVAGE_COPY_HOST_TO_DEVICE);
+        places[0] = step % 2 ? received.data() : other.data();
+        if (step == 2)
+            ex.rebind(sources, places);
+        else
+            ex.rebind({}, places);
+        ex.start(stream);
+        ex.wait(stream);
+        stream.copy(found, step % 2 ? received : other, SELVAGE_COPY_DEVICE_TO_HOST);
+        stream.synchronize();
+        CHECK(found[0] == 100 * step + left && found[3] == found[0]);
+    }
+    places.push_back(nullptr);
+    CHECK_THROWS(ex.rebind({}, places), SELVAGE_ERR_ARGUMENT, "nrecvs is 2");
+}
+
 static void test_exchange(selvage_device_t *device, const selvage::comm &comm, const selvage::stream &stream)
 {
     const int rank = comm.rank(), size = comm.size(), right = (rank + 1) % size, left = (rank + size - 1) % size;
-    const std::vector<std::int64_t> backwards = {3, 2, 1, 0}, forwards = {0, 1, 2, 3};
+    const std::vector<std::int64_t> backwards = {3, 2, 1, 0};
+    const std::vector<std::int32_t> forwards = {0, 1, 2, 3};
     selvage::device_array<std::int32_t> sent(device, 4), received(device, 4), listed(device, 4);
     selvage::buffer exported(comm, received);
     selvage_exchange_params_t params = selvage_exchange_params_init();
@@ -521,6 +552,7 @@ int main(int argc, char **argv)
         test_streams(device);
         test_halo(device, comm, stream);
         test_exchange(device, comm, stream);
+        test_rebind(device, comm, stream);
         test_collectives(device, comm, stream);
         test_messages(device, comm, stream);
         destroyed.clear();

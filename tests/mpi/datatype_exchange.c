@@ -2,8 +2,9 @@
 /*
  * datatype_exchange ROUTE SEED CASES: packets described by random datatypes and lists of elements, to the right
  * neighbour, the left one and the rank itself, received by others of the same size, over two epochs each; all of the
- * memory beside what MPI makes of the same types on host buffers. Types are freed before commit. Exit status 0 if
- * everything is right. datatype_refuse.c has what is refused.
+ * memory beside what MPI makes of the same types on host buffers. Types are freed before commit. Every other rank binds
+ * its packets to other memory before the second epoch. Exit status 0 if everything is right. datatype_refuse.c has what
+ * is refused.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -33,7 +34,7 @@ enum { PACKETS = sizeof distances / sizeof distances[0] };
 
 /* Memory of one direction: on the device, and on the host for MPI. */
 typedef struct arena {
-    uint8_t *device, *host;
+    uint8_t *device, *other, *host; /* other: memory that packets may be bound to in the place of device */
     size_t used;
     side_t sides[PACKETS];
 } arena_t;
@@ -247,6 +248,24 @@ static bool run_epoch(selvage_exchange_t *ex, uint64_t seed)
     return same;
 }
 
+/* All packets to the other memory: device and other change places. */
+static void bind_other(selvage_exchange_t *ex)
+{
+    const void *sends[PACKETS];
+    void *recvs[PACKETS];
+    arena_t *arenas[] = {&the.out, &the.in};
+    for (int i = 0; i < 2; i++) {
+        uint8_t *before = arenas[i]->device;
+        arenas[i]->device = arenas[i]->other;
+        arenas[i]->other = before;
+    }
+    for (int k = 0; k < PACKETS; k++) {
+        sends[k] = the.out.device + the.out.sides[k].origin;
+        recvs[k] = the.in.device + the.in.sides[k].origin;
+    }
+    CHECK_STATUS(selvage_exchange_rebind(ex, sends, PACKETS, recvs, PACKETS), SELVAGE_SUCCESS);
+}
+
 static void check_routes(const selvage_exchange_t *ex)
 {
     for (int k = 0; k < PACKETS; k++) {
@@ -268,7 +287,8 @@ static void forget_sides(arena_t *arena)
 
 static void run_case(uint64_t seed)
 {
-    selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = the.route};
+    const bool rebindable = (seed + (uint64_t)the.rank) % 2; /* ranks need not agree */
+    selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = the.route, .rebindable = rebindable};
     selvage_exchange_t *ex;
     bool good = true;
     for (int k = 0; k < PACKETS; k++) {
@@ -285,8 +305,11 @@ static void run_case(uint64_t seed)
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     check_routes(ex);
-    for (int epoch = 0; epoch < EPOCHS; epoch++)
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        if (rebindable && epoch > 0)
+            bind_other(ex);
         good = run_epoch(ex, seed + 77 * (uint64_t)epoch) && good;
+    }
     selvage_exchange_destroy(ex);
     forget_sides(&the.out);
     forget_sides(&the.in);
@@ -297,7 +320,7 @@ static void run_case(uint64_t seed)
 
 static void set_up(const char *route)
 {
-    void *memory[2];
+    void *memory[4];
     while (the.route < SELVAGE_ROUTE_DIRECT && strcmp(selvage_route_name(the.route), route) != 0)
         the.route++;
     CHECK_STATUS(selvage_device_open_local(NULL, &the.dev), SELVAGE_SUCCESS);
@@ -307,10 +330,12 @@ static void set_up(const char *route)
     the.rank = selvage_comm_rank(the.comm);
     the.size = selvage_comm_size(the.comm);
     CHECK_STATUS(selvage_stream_create(the.dev, &the.stream), SELVAGE_SUCCESS);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 4; i++)
         CHECK_STATUS(selvage_device_malloc(the.dev, ARENA, &memory[i]), SELVAGE_SUCCESS);
     the.out.device = memory[0];
     the.in.device = memory[1];
+    the.out.other = memory[2];
+    the.in.other = memory[3];
     the.out.host = malloc(ARENA);
     the.in.host = malloc(ARENA);
     the.image = malloc(ARENA);
@@ -323,6 +348,8 @@ static void tear_down(void)
     free(the.in.host);
     selvage_device_free(the.dev, the.out.device);
     selvage_device_free(the.dev, the.in.device);
+    selvage_device_free(the.dev, the.out.other);
+    selvage_device_free(the.dev, the.in.other);
     selvage_stream_destroy(the.dev, the.stream);
     selvage_comm_destroy(the.comm);
     selvage_device_close(the.dev);

@@ -124,7 +124,10 @@ static void refuse_sizes(void)
 /* Two allocations in one struct, by their addresses; back in one list. */
 static void allow_addresses(void)
 {
-    selvage_exchange_t *ex = open_exchange();
+    const selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .rebindable = 1};
+    const void *sends[2] = {NULL, memory};
+    selvage_exchange_t *ex;
+    CHECK_STATUS(selvage_exchange_create(comm, &params, &ex), SELVAGE_SUCCESS);
     int64_t some[40], *host = calloc(2, BYTES);
     int length[2] = {1, 20}, rank = selvage_comm_rank(comm), bad = 0;
     MPI_Aint where[2] = {(MPI_Aint)memory, (MPI_Aint)other};
@@ -145,6 +148,9 @@ static void allow_addresses(void)
     CHECK_STATUS(selvage_exchange_add_send_type(ex, NULL, 0, both, rank, 1, NULL), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_exchange_add_recv_indexed(ex, NULL, 8, NULL, 0, rank, 1, NULL), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_exchange_commit(ex), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_rebind(ex, sends, 2, NULL, 0), SELVAGE_SUCCESS); /* the second has no bytes */
+    sends[0] = memory;
+    REFUSED(selvage_exchange_rebind(ex, sends, 2, NULL, 0), SELVAGE_ERR_ARGUMENT, "sends[0]");
     CHECK_STATUS(selvage_exchange_start(ex, NULL), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_exchange_wait(ex, NULL), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_device_copy(dev, host, other, BYTES, SELVAGE_COPY_DEVICE_TO_HOST, NULL), SELVAGE_SUCCESS);

@@ -362,6 +362,22 @@ static void refuse_rebind(setup_t *s)
     CHECK_STATUS(selvage_halo_rebind(s->halo, good), SELVAGE_SUCCESS);
 }
 
+/* Arrays that were good once are looked at again after anything was freed. */
+static void refuse_freed(setup_t *s, local_rank_t *self)
+{
+    void *other;
+    CHECK_STATUS(selvage_device_malloc(self->dev, ARRAY_BYTES, &other), SELVAGE_SUCCESS);
+    void *here[FIELDS] = {s->field[0].data, s->field[1].data}, *there[FIELDS] = {other, s->field[1].data};
+    CHECK_STATUS(selvage_halo_rebind(s->halo, there), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_halo_exchange(s->halo, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_halo_rebind(s->halo, here), SELVAGE_SUCCESS);
+    selvage_device_free(self->dev, other);
+    CHECK_STATUS(selvage_halo_exchange(s->halo, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_halo_rebind(s->halo, there), SELVAGE_ERR_ARGUMENT);
+    check_detail("fields[0]: data: ", "rebind");
+    CHECK_STATUS(selvage_halo_exchange(s->halo, NULL), SELVAGE_SUCCESS);
+}
+
 static void refuse_states(local_rank_t *self)
 {
     selvage_grid_t *grid = make_grid(self, 12, 1);
@@ -382,6 +398,7 @@ static void refuse_states(local_rank_t *self)
     CHECK_STATUS(selvage_halo_describe(s.halo, &info), SELVAGE_ERR_ARGUMENT);
     check_detail("info: struct_size is 2", "describe");
     refuse_rebind(&s);
+    refuse_freed(&s, self);
     selvage_halo_destroy(s.halo);
     selvage_grid_destroy(grid);
     selvage_device_free(self->dev, memory);
