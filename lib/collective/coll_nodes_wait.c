@@ -44,6 +44,21 @@ static void list_node_others(const selvage_coll_t *coll, char *text, size_t byte
     }
 }
 
+/* The ranks of other nodes on this rank's rail. */
+static void list_rail_others(const selvage_coll_t *coll, char *text, size_t bytes)
+{
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    size_t used = 0;
+    text[0] = 0;
+    for (int k = 0; k < node_set->nnodes && used < bytes; k++) {
+        if (k == node_set->mine)
+            continue;
+        const int wrote = snprintf(text + used, bytes - used, "%s%d", used ? ", " : "",
+                                   node_set->rank_at[node_set->first[k] + node_set->inner[coll->rank]]);
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+}
+
 selvage_status_t sv_coll_stage_test(selvage_coll_t *coll, sv_event_t *event)
 {
     const selvage_status_t status = SV_DEVICE_CALL(coll->comm->dev, event_query, event);
@@ -68,6 +83,12 @@ selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, bool is_over, int rank
         list_node_others(coll, others, sizeof others);
         return sv_error(SELVAGE_ERR_TIMEOUT, "the ranks of this node did not do their part of a collective call for "
                         "%g s%s%s", comm->timeout_s, others[0] ? ": waiting for rank " : "", others);
+    }
+    if (is_over && rank == SV_COLL_RAIL_RANKS) {
+        char others[128];
+        list_rail_others(coll, others, sizeof others);
+        return sv_error(SELVAGE_ERR_TIMEOUT, "MPI's collective between nodes did not get on for %g s: waiting for rank "
+                        "%s", comm->timeout_s, others);
     }
     if (is_over)
         return sv_error(SELVAGE_ERR_TIMEOUT, "rank %d (on another node) did not do its part of a collective call for "
