@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives of every kind between nodes, of random lengths, each result looked at, while one rank is killed or stopped
- * at any moment by a process of its own. Run by tests/mpi/test_coll_faults.sh.
+ * Collectives of every kind between nodes, of random lengths, each result looked at, while one rank is killed or
+ * stopped at any moment by a process of its own. Run by tests/mpi/test_coll_faults.sh.
  *
  * Usage: coll_faults SECONDS SEED kill|stop RANK AFTER_MS STOP_MS: for so long, or until an error. Each rank but one
- * that is killed says at last what came of it. It leaves without MPI_Finalize, which would wait for a rank that is gone.
+ * that is killed says at last what came of it. It leaves without MPI_Finalize, which would wait for a rank that is
+ * gone.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -101,12 +102,14 @@ static int32_t wanted_of(const job_t *job, int kind, int root, size_t count, siz
 
 static selvage_status_t call_kind(job_t *job, int kind, int root, size_t count)
 {
+    selvage_coll_t *coll = job->coll;
+    const selvage_type_t type = SELVAGE_INT32;
     switch (kind) {
-    case 1: return selvage_coll_reduce_scatter(job->coll, job->in, job->out, count, SELVAGE_INT32, SELVAGE_OP_SUM, NULL);
-    case 2: return selvage_coll_all_gather(job->coll, job->in, job->out, count, SELVAGE_INT32, NULL);
-    case 3: return selvage_coll_broadcast(job->coll, job->in, job->out, count, SELVAGE_INT32, root, NULL);
-    case 4: return selvage_coll_reduce(job->coll, job->in, job->out, count, SELVAGE_INT32, SELVAGE_OP_SUM, root, NULL);
-    default: return selvage_coll_all_reduce(job->coll, job->in, job->out, count, SELVAGE_INT32, SELVAGE_OP_SUM, NULL);
+    case 1: return selvage_coll_reduce_scatter(coll, job->in, job->out, count, type, SELVAGE_OP_SUM, NULL);
+    case 2: return selvage_coll_all_gather(coll, job->in, job->out, count, type, NULL);
+    case 3: return selvage_coll_broadcast(coll, job->in, job->out, count, type, root, NULL);
+    case 4: return selvage_coll_reduce(coll, job->in, job->out, count, type, SELVAGE_OP_SUM, root, NULL);
+    default: return selvage_coll_all_reduce(coll, job->in, job->out, count, type, SELVAGE_OP_SUM, NULL);
     }
 }
 
@@ -116,7 +119,8 @@ static selvage_status_t run_call(job_t *job)
     const int kind = (int)draw(job, KINDS), root = (int)draw(job, (uint64_t)job->size);
     const size_t most = kind == 1 || kind == 2 ? LONGEST / (size_t)job->size : LONGEST;
     const size_t count = 1 + draw(job, draw(job, 2) ? most : 500);
-    const size_t in = kind == 1 ? count * (size_t)job->size : count, out = kind == 2 ? count * (size_t)job->size : count;
+    const size_t in = kind == 1 ? count * (size_t)job->size : count;
+    const size_t out = kind == 2 ? count * (size_t)job->size : count;
     job->calls++;
     for (size_t i = 0; i < in; i++)
         job->host[i] = value_of(job->rank, job->calls, i);
