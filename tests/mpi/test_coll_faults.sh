@@ -6,8 +6,8 @@
 # both wires. A stopped rank within the deadline: all goes on, and every result is right. Else every rank that is left
 # ends with an error that names a rank, and none hangs. How often that is the rank to blame is counted and printed: of
 # ranks that wait for each other, the one whose deadline ends first names the one that it waits for, which may wait
-# itself. Several jobs at a time, since most of them wait. COLL_FAULTS says how many faults (12); SEED is the first one's
-# number (1).
+# itself. Several jobs at a time, since most of them wait. COLL_FAULTS says how many faults (12); SEED is the number of
+# the first one (1).
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-.}
