@@ -93,9 +93,9 @@
       "direct all-reduces of at least this size that are not in place push, and read nothing from other ranks")        \
     X(COLL_CHECKSUM, coll_checksum, BOOL, "on", "", 1,                                                                 \
       "collectives verify what they take from other ranks, and choose their ways by what that costs")                  \
-    X(COLL_INTERNODE, coll_internode, CHOICE, "auto", "auto|chain", 1,                                          \
-      "how pieces of collectives go between nodes: each to all at once, or from node to node; auto: at once among up " \
-      "to 16 nodes")                                                                                                   \
+    X(COLL_INTERNODE, coll_internode, CHOICE, "auto", "auto|chain|mpi", 1,                                             \
+      "how pieces of collectives go between nodes: each to all at once, from node to node, or by MPI's own "           \
+      "collectives; auto: at once among up to 16 nodes")                                                               \
     X(COLL_QUICK, coll_quick, BOOL, "on", "", 0,                                                                       \
       "short collectives, sends and receives that are alone in their launch have kernels of their own")                \
     X(COLL_WORK_FIFO, coll_work_fifo, CHOICE, "auto", "auto|always", 0,                                                \

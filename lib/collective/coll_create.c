@@ -150,6 +150,8 @@ static selvage_status_t run_coll_create(void *arg)
     sv_gather_item_begin(&coll->all)->value[ITEM_USERS] = comm->arena->users - 1;
     status = sv_gather(&coll->all, "selvage_coll_create: end", coll->number, status, comm->timeout_s);
     if (status == SELVAGE_SUCCESS)
+        status = sv_coll_handed_connect(coll, &coll->all, "selvage_coll_create: MPI", coll->number);
+    if (status == SELVAGE_SUCCESS)
         status = sv_coll_try_ll128(coll);
     if (status != SELVAGE_SUCCESS) {
         sv_coll_detach(coll);

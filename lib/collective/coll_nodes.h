@@ -5,9 +5,11 @@
  *
  *   coll_nodes.c                                    calls that were enqueued, and what holds their streams; who drives
  *       `--> coll_nodes_run.c                       one call after the other, from its beginning to its end
- *       |       |--> coll_nodes_reduce.c, coll_nodes_copy.c --> coll_rails.c    calls of all ranks; their rows
+ *       |       |--> coll_nodes_reduce.c, coll_nodes_copy.c --> coll_rails.c    calls of all ranks; their rows,
+ *       |       |                                              coll_nodes_plan.c    and which pieces these carry
  *       |       |--> coll_nodes_pairs.c                            |            sends and receives
- *       |       |         `--> coll_nodes_message.c <--------------'            messages, answers
+ *       |       |         `--> coll_nodes_message.c <--------------|            messages, answers
+ *       |       |                             coll_nodes_handed.c <'            rows that are collectives of MPI's
  *       |       `--> coll_nodes_wait.c                                          turns of a wait
  *       `----------> coll_nodes_set.c                                           who is on which node; memory
  *
@@ -20,6 +22,7 @@
 #define SV_COLL_NODES_H
 
 #include "collective/coll_handle.h"
+#include "wire/wire_group.h"
 
 enum { SV_COLL_HEAD_BYTES = 64, SV_COLL_WORD_COPIES = 3 };
 /* Rows of a call that are on their way at a time, and how many at most are begun on the device before the first has
@@ -27,6 +30,8 @@ enum { SV_COLL_HEAD_BYTES = 64, SV_COLL_WORD_COPIES = 3 };
 enum { SV_COLL_RAIL_SLOTS = 8, SV_COLL_RAIL_AHEAD = 2 * SV_COLL_RAIL_SLOTS, SV_COLL_CHUNK_BYTES = 512 << 10 };
 /* Up to so many nodes exchange pieces with each other directly; more of them have two neighbours each. */
 enum { SV_COLL_DIRECT_NODES = 16, SV_COLL_ALL_NODES = -2 };
+/* In place of a rank that is waited for: none, and those of the own rail, of which MPI does not say which. */
+enum { SV_COLL_NO_RANK = -1, SV_COLL_RAIL_RANKS = -2 };
 /* After so many turns of a wait the rest of the engine has one, even if every turn moved something. */
 enum { SV_COLL_TURNS = 32 };
 
@@ -64,6 +69,8 @@ typedef struct sv_coll_node_set {
     int rails;                 /* ranks of the smallest node */
     uint32_t *sent, *received; /* chunks of sends to each rank, and of receives from it */
     uint32_t sequence;         /* of calls of all ranks */
+    sv_wire_group_t *group;    /* MPI's collectives on this rank's rail; NULL: it has none, or none are used; owned */
+    int *rail_ranks;           /* of comm, on that rail; by node */
 } sv_coll_node_set_t;
 
 /* A message under way: sent, and again as long as its receiver says that it came damaged, until it says what it was. */
@@ -99,6 +106,9 @@ typedef struct sv_coll_row {
     int source, next;          /* the result comes from that rank, and goes on to that one; -1: none; next ALL_NODES: to
                                   the rail's ranks on all other nodes */
     uint8_t *put;              /* where it is put, in device memory; NULL: nowhere */
+    bool handed;               /* from the shares to the result it is a collective of MPI's, among the rail's ranks: */
+    int node;                  /* of the one that has the piece, or gets the sum; ALL_NODES: all get it. Of a sum all
+                                  have shares; ends: so this rank has one of the piece */
 } sv_coll_row_t;
 
 typedef enum sv_coll_slot_state {
@@ -120,7 +130,17 @@ typedef struct sv_coll_rail_slot {
     sv_coll_sending_t sending[SV_COLL_DIRECT_NODES];
     unsigned nsendings, nsent; /* of this row, and how many of them were taken */
     sv_coll_taking_t taking;
+    bool is_handed;            /* of down: what was handed to MPI was started */
+    sv_wire_group_request_t handed;
 } sv_coll_rail_slot_t;
+
+/* Of the results that MPI gave to all ranks of a rail: whether they are the same. The wire may hold it. */
+typedef struct sv_coll_comparison {
+    bool has_begun;
+    uint64_t digest;           /* of the results so far, in any order */
+    uint64_t mine[2], least[2];
+    sv_wire_group_request_t request;
+} sv_coll_comparison_t;
 
 /* Memory that the calls take turns in; of an arena. A message is its head and at most a chunk. */
 typedef struct sv_coll_staging {
@@ -131,14 +151,15 @@ typedef struct sv_coll_staging {
     void *up_stream, *down_stream; /* copies out of the device and into it, in long calls; see coll_rails.c */
     sv_coll_rail_slot_t up[SV_COLL_RAIL_SLOTS], down[SV_COLL_RAIL_SLOTS];
     sv_event_t *collected[SV_COLL_RAIL_AHEAD], *spread[SV_COLL_RAIL_SLOTS];
+    sv_coll_comparison_t comparison;
     bool pairs;                /* sends and receives are under way */
     sv_coll_word_t word;       /* the last one */
     uint64_t repaired;         /* messages that came damaged, and were asked for again */
     bool set_aside;            /* the wire may still use it: never freed */
 } sv_coll_staging_t;
 
-/* coll_rails.c: how long chunks of so many bytes are; turns: of nodes that take turns with them, or 0. The same on all
-   ranks that ask the same. */
+/* coll_nodes_plan.c: how long chunks of so many bytes are; turns: of nodes that take turns with them, or 0. The same on
+   all ranks that ask the same. */
 uint64_t sv_coll_chunk_bytes(const sv_coll_staging_t *staging, uint64_t bytes, unsigned turns);
 
 /* coll_nodes_set.c: makes what a communicator that spans nodes needs. Local. Partner: sv_coll_node_set_free(). */
@@ -155,8 +176,8 @@ static inline bool sv_coll_is_near(const selvage_coll_t *coll, int rank)
 /* coll_nodes_wait.c: whether an event has come, after which what failed on the device is known. An abort, or the end of
    the communicator, ends the wait; no deadline does, because kernels have their own. */
 selvage_status_t sv_coll_stage_test(selvage_coll_t *coll, sv_event_t *event);
-/* A turn of a wait for a rank that did not move anything: goes on with IN_PROGRESS. is_over: nothing has moved for the
-   deadline. */
+/* A turn of a wait for a rank (or SV_COLL_RAIL_RANKS; the own one: those of its node) that did not move anything: goes
+   on with IN_PROGRESS. is_over: nothing has moved for the deadline. */
 selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, bool is_over, int rank);
 /* After an error: waits for copies of the call that are under way, at most so long. Returns whether they have ended. */
 bool sv_coll_stage_end(selvage_coll_t *coll, double timeout_s);
@@ -174,10 +195,26 @@ selvage_status_t sv_coll_taking_start(selvage_coll_t *coll, sv_coll_taking_t *ta
                                       uint8_t *message, uint64_t at, uint64_t bytes, int rank, unsigned slot);
 selvage_status_t sv_coll_taking_drive(selvage_coll_t *coll, sv_coll_taking_t *taking);
 selvage_status_t sv_coll_taking_drain(selvage_coll_t *coll, sv_coll_taking_t *taking);
+/* Whether a message that came by MPI's broadcast from this rank is the one with these bytes of a call, and whole. */
+selvage_status_t sv_coll_message_verify(const selvage_coll_t *coll, const sv_coll_call_t *call, const uint8_t *message,
+                                        uint64_t at, uint64_t bytes, int rank);
 /* Tells all ranks that nothing more comes from this one, and lets go of the wire. */
 void sv_coll_message_give_up(selvage_coll_t *coll, selvage_status_t status);
 
-/* What all rows of a call have in common, the same on all ranks but for addresses; see coll_rails.c. */
+struct sv_coll_rails;
+/* coll_nodes_handed.c: rows whose step between nodes is a collective of MPI's, in the order of the rows. Starts what a
+   row is: the own share, if it has one, is in up's message, and the result comes into down's. */
+selvage_status_t sv_coll_handed_start(const struct sv_coll_rails *run, const sv_coll_rail_slot_t *up,
+                                      sv_coll_rail_slot_t *down);
+/* SUCCESS: the result is there, in message_out, as far as it can be verified it was, and it has its last form. */
+selvage_status_t sv_coll_handed_drive(const struct sv_coll_rails *run, const sv_coll_rail_slot_t *up,
+                                      sv_coll_rail_slot_t *down, uint8_t **message_out);
+/* After the last row: SUCCESS: all ranks of the rail have got the same, or there is nothing to compare. */
+selvage_status_t sv_coll_handed_compare(const struct sv_coll_rails *run);
+/* After an error: whether MPI is done with everything. */
+bool sv_coll_handed_withdraw(selvage_coll_t *coll);
+
+/* What all rows of a call have in common, the same on all ranks but for addresses; see coll_nodes_plan.c. */
 typedef struct sv_coll_plan {
     selvage_coll_t *coll;
     const sv_coll_call_t *call;
@@ -185,6 +222,7 @@ typedef struct sv_coll_plan {
     int rails, mine;           /* how many there are, and this rank's; -1: it carries nothing */
     int groups;                /* of blocks: so many ranks of a node share a rail at most */
     bool direct;               /* few nodes */
+    bool handed;               /* rows are handed to MPI */
     const uint8_t *keep_from;  /* what a rank that is alone on its node copies from its input to its output itself; */
     uint8_t *keep_to;
     uint64_t keep_bytes;       /* 0: nothing */

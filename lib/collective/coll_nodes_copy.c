@@ -37,9 +37,15 @@ static void describe_round(const sv_coll_plan_t *plan, uint64_t row, int origin,
         row_out->own = sv_coll_plan_collected(plan, row);
         row_out->ends = true;
     } else {
-        row_out->source = sv_coll_plan_rank(plan, is_fanned(plan) ? origin : before, plan->mine);
         row_out->put = (uint8_t *)plan->call->recv + row_out->at;
     }
+    if (plan->handed) { /* MPI takes it from there to all other nodes */
+        row_out->handed = true;
+        row_out->node = origin;
+        return;
+    }
+    if (mine != origin)
+        row_out->source = sv_coll_plan_rank(plan, is_fanned(plan) ? origin : before, plan->mine);
     if (is_fanned(plan))
         row_out->next = mine == origin ? SV_COLL_ALL_NODES : -1;
     else if (after != origin)

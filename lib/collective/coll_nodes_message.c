@@ -207,6 +207,17 @@ static selvage_status_t verify_message(const selvage_coll_t *coll, const uint8_t
                                                                                           : SELVAGE_IN_PROGRESS;
 }
 
+selvage_status_t sv_coll_message_verify(const selvage_coll_t *coll, const sv_coll_call_t *call, const uint8_t *message,
+                                        uint64_t at, uint64_t bytes, int rank)
+{
+    const sv_coll_head_t wanted = make_head(coll, call, at, bytes);
+    const selvage_status_t status = verify_message(coll, message, &wanted, sizeof wanted + bytes, rank);
+    if (status != SELVAGE_IN_PROGRESS)
+        return status;
+    return sv_error(SELVAGE_ERR_CHECKSUM, "what rank %d broadcast by MPI's collective does not verify in call %u (%s)",
+                    rank, wanted.sequence, sv_coll_call_name(wanted.call));
+}
+
 /* There is room for a whole chunk, so that another message than the one that is wanted can be told from it. */
 static selvage_status_t post_data(const selvage_coll_t *coll, sv_coll_taking_t *taking)
 {
@@ -333,6 +344,7 @@ void sv_coll_message_give_up(selvage_coll_t *coll, selvage_status_t status)
         drained &= withdraw_slot(coll, &staging->up[s]);
         drained &= withdraw_slot(coll, &staging->down[s]);
     }
+    drained &= sv_coll_handed_withdraw(coll);
     drained &= send_abort(coll, status);
     staging->set_aside |= !drained;
 }

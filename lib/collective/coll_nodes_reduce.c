@@ -16,6 +16,8 @@
  * one step. Among many, sums go from node 0 to node 1 and so on, and results back, so that a rank has two neighbours,
  * whatever n is. So do sums for one root, whose node would otherwise receive the vector n - 1 times: it does where that
  * is once, or one chunk.
+ *
+ * MPI's own collectives may do all of what is between nodes, in an order that is theirs.
  */
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
@@ -51,6 +53,14 @@ static void describe_star(const sv_coll_plan_t *plan, uint64_t row, int rail, in
         row_out->from = SV_COLL_ALL_NODES;
     else
         row_out->to = sv_coll_plan_rank(plan, node, rail);
+}
+
+/* MPI adds all shares; one node gets the sum, or all do. Every share is there before, so every rank's ends. */
+static void describe_handed_sum(const sv_coll_plan_t *plan, uint64_t row, int node, sv_coll_row_t *row_out)
+{
+    row_out->own = find_share(plan, row, row_out->at);
+    row_out->handed = row_out->ends = true;
+    row_out->node = node;
 }
 
 /* Whether all nodes add a piece of an all-reduce. That is one message after the other less, and n - 1 messages in place
@@ -115,6 +125,10 @@ static void describe_all_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_col
         return;
     row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, vector_bytes(plan), &row_out->at);
     row_out->put = (uint8_t *)plan->call->recv + row_out->at;
+    if (plan->handed) {
+        describe_handed_sum(plan, row, SV_COLL_ALL_NODES, row_out);
+        return;
+    }
     if (is_added_everywhere(plan)) {
         describe_star(plan, row, plan->mine, plan->coll->node_set->mine, row_out);
         row_out->to = SV_COLL_ALL_NODES;
@@ -141,12 +155,14 @@ static void describe_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_coll_ro
     const selvage_coll_t *coll = plan->coll;
     const sv_coll_node_set_t *node_set = coll->node_set;
     const int root_node = node_set->node[plan->call->root];
-    const int adds = is_added_at_root(plan) ? root_node : node_set->nnodes - 1;
+    const int adds = plan->handed || is_added_at_root(plan) ? root_node : node_set->nnodes - 1;
     *row_out = (sv_coll_row_t){.from = -1, .to = -1, .source = -1, .next = -1};
     if (plan->mine < 0)
         return;
     row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, vector_bytes(plan), &row_out->at);
-    if (is_added_at_root(plan))
+    if (plan->handed)
+        describe_handed_sum(plan, row, adds, row_out);
+    else if (is_added_at_root(plan))
         describe_star(plan, row, plan->mine, adds, row_out);
     else
         describe_chain(plan, row, plan->mine, row_out);
@@ -215,16 +231,19 @@ static void describe_reduce_scatter(const sv_coll_plan_t *plan, uint64_t row, sv
     row_out->bytes = sv_coll_plan_block(plan, row, rail, &rank, &row_out->at);
     if (row_out->bytes == 0)
         return;
-    const int adds = plan->direct ? node_set->node[rank] : node_set->nnodes - 1;
-    if (plan->mine >= 0 && plan->direct)
+    const int adds = plan->direct || plan->handed ? node_set->node[rank] : node_set->nnodes - 1;
+    if (plan->mine >= 0 && plan->handed)
+        describe_handed_sum(plan, row, adds, row_out);
+    else if (plan->mine >= 0 && plan->direct)
         describe_star(plan, row, rail, adds, row_out);
     else if (plan->mine >= 0)
         describe_chain(plan, row, rail, row_out);
-    if (row_out->ends && rank != coll->rank)
+    const bool has_sum = row_out->ends && (!plan->handed || node_set->mine == adds);
+    if (has_sum && rank != coll->rank)
         row_out->next = rank;
     if (rank != coll->rank)
         return;
-    if (!row_out->ends)
+    if (!has_sum)
         row_out->source = sv_coll_plan_rank(plan, adds, rail);
     row_out->put = (uint8_t *)plan->call->recv + (row_out->at - own_block);
 }

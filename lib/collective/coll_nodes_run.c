@@ -381,7 +381,7 @@ static selvage_status_t step_run(sv_coll_run_t *run)
     }
     run->may_pause = !run->moved || ++run->turns % SV_COLL_TURNS == 0;
     if (run->may_pause && (run->state == SV_COLL_RUN_ROWS || run->state == SV_COLL_RUN_PAIRS))
-        return sv_coll_stage_turn(coll, run->is_over, run->awaited < 0 ? coll->rank : run->awaited);
+        return sv_coll_stage_turn(coll, run->is_over, run->awaited == SV_COLL_NO_RANK ? coll->rank : run->awaited);
     return status;
 }
 

@@ -28,9 +28,10 @@ typedef struct sv_coll_rails {
     uint64_t up_begin, down_begin; /* rows before these are through up and down */
     uint64_t down_end;             /* rows from there have not begun down */
     bool moved;                    /* in this turn */
-    int awaited;                   /* a rank that is waited for, or -1 */
+    int awaited;                   /* a rank that is waited for, or SV_COLL_RAIL_RANKS, or SV_COLL_NO_RANK */
     bool fetch_late, put_late;     /* in this turn, a copy of that way was not complete: none after it is looked for */
     int up_late, down_late;        /* the same for messages from that rank, or -1 */
+    bool handed_late;              /* the same for what is handed to MPI: none after it is started, or looked for */
     bool kept;                     /* what the plan keeps is being copied */
     uint64_t fetched;              /* rows whose shares were enqueued before all ranks were known to be there */
     bool is_short;                 /* each slot is used once: copies go with the kernels, on their stream */
@@ -99,7 +100,7 @@ typedef struct sv_coll_run {
     bool agreed;               /* all ranks know of the error, and nothing was begun */
     bool moved;                /* in this turn */
     bool may_pause;            /* after it others may have theirs: nothing moved, or something has for long */
-    int awaited;               /* a rank that is waited for, or -1 */
+    int awaited;               /* as in rails */
     unsigned turns;
     sv_deadline_t deadline;    /* since something moved; */
     bool is_over;              /* whether it is over, as who drives it says */

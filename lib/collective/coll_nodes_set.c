@@ -7,6 +7,7 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "collective/coll_nodes_run.h"
+#include "kernels/coll_pass_host.h"
 #include "transfer/transfer_pool.h"
 
 enum {
@@ -161,6 +162,11 @@ selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll)
     SV_TRY(sv_calloc(size, sizeof *node_set->received, &node_set->received));
     SV_TRY(find_nodes(coll, node_set));
     list_by_node(coll, node_set);
+    if (coll->comm->config.coll_internode == SV_CONFIG_COLL_INTERNODE_MPI &&
+        node_set->inner[coll->rank] < node_set->rails) {
+        SV_TRY(sv_calloc((size_t)node_set->nnodes, sizeof *node_set->rail_ranks, &node_set->rail_ranks));
+        SV_TRY(sv_wire_group_create(coll->comm->wire, sv_coll_pass_host, &node_set->group));
+    }
     sv_coll_arena_t *arena = coll->arena;
     if (arena->staging)
         return SELVAGE_SUCCESS;
@@ -175,14 +181,18 @@ selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll)
 void sv_coll_node_set_free(selvage_coll_t *coll)
 {
     sv_coll_node_set_t *node_set = coll->node_set;
+    const selvage_comm_t *comm = coll->comm;
     if (!node_set)
         return;
+    sv_wire_group_close(node_set->group, comm->detached || comm->broken != SELVAGE_SUCCESS ||
+                                             (coll->arena && coll->arena->broken != SELVAGE_SUCCESS));
     sv_free(node_set->node);
     sv_free(node_set->inner);
     sv_free(node_set->rank_at);
     sv_free(node_set->first);
     sv_free(node_set->sent);
     sv_free(node_set->received);
+    sv_free(node_set->rail_ranks);
     sv_free(node_set->part);
     sv_free(node_set);
     coll->node_set = NULL;

@@ -24,8 +24,9 @@ static selvage_status_t report_stopped(void)
 
 static selvage_status_t report_broken(const selvage_coll_t *coll)
 {
-    return sv_error_quiet(coll->comm->broken, "an earlier collective call failed on this communicator: %s",
-                          selvage_status_string(coll->comm->broken));
+    const selvage_comm_t *comm = coll->comm;
+    return sv_error_quiet(comm->broken, "an earlier collective call failed on this communicator: %s",
+                          comm->broken_text[0] ? comm->broken_text : selvage_status_string(comm->broken));
 }
 
 /* The other ranks of the node, by their numbers. A kernel that waits for one of them knows which, but may have begun to
@@ -40,6 +41,21 @@ static void list_node_others(const selvage_coll_t *coll, char *text, size_t byte
             continue;
         const int wrote = snprintf(text + used, bytes - used, "%s%d", used ? ", " : "",
                                    topology->node_ranks[coll->dev.member[r]]);
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+}
+
+/* The ranks of other nodes on this rank's rail. */
+static void list_rail_others(const selvage_coll_t *coll, char *text, size_t bytes)
+{
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    size_t used = 0;
+    text[0] = 0;
+    for (int k = 0; k < node_set->nnodes && used < bytes; k++) {
+        if (k == node_set->mine)
+            continue;
+        const int wrote = snprintf(text + used, bytes - used, "%s%d", used ? ", " : "",
+                                   node_set->rank_at[node_set->first[k] + node_set->inner[coll->rank]]);
         used += wrote > 0 ? (size_t)wrote : 0;
     }
 }
@@ -68,6 +84,12 @@ selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, bool is_over, int rank
         list_node_others(coll, others, sizeof others);
         return sv_error(SELVAGE_ERR_TIMEOUT, "the ranks of this node did not do their part of a collective call for "
                         "%g s%s%s", comm->timeout_s, others[0] ? ": waiting for rank " : "", others);
+    }
+    if (is_over && rank == SV_COLL_RAIL_RANKS) {
+        char others[128];
+        list_rail_others(coll, others, sizeof others);
+        return sv_error(SELVAGE_ERR_TIMEOUT, "MPI's collective between nodes did not get on for %g s: waiting for rank "
+                        "%s", comm->timeout_s, others);
     }
     if (is_over)
         return sv_error(SELVAGE_ERR_TIMEOUT, "rank %d (on another node) did not do its part of a collective call for "

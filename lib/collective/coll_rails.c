@@ -25,7 +25,6 @@
  * Nothing here waits: who has a call under way drives it (coll_nodes_run.c). The arena owns the slots; one call at a
  * time is in them. It runs where the engine lives.
  */
-#include <math.h>
 #include <string.h>
 
 #include "base/base_status.h"
@@ -33,118 +32,12 @@
 #include "collective/coll_parts.h"
 #include "kernels/coll_pass_host.h"
 
-enum { SLOTS = SV_COLL_RAIL_SLOTS, AHEAD = SV_COLL_RAIL_AHEAD, CHUNK_UNIT = 256 };
+enum { SLOTS = SV_COLL_RAIL_SLOTS, AHEAD = SV_COLL_RAIL_AHEAD };
 _Static_assert(AHEAD <= 2 * SLOTS, "else rows may wait for each other");
 
 static sv_device_t *device_of(const sv_coll_rails_t *run)
 {
     return run->coll->comm->dev;
-}
-
-/* --- plans -------------------------------------------------------------------------------------------------------- */
-
-/*
- * With chunks of c bytes of n, over h steps from node to node, each with a delay of a, and a wire of b bytes a second,
- * a call takes (n / c + h) * (c / b + a), which is least for c = sqrt(n * a * b / h); that quotient is taken as 1 KiB.
- * Messages of 64 KiB and more cost MPI a handshake, which waits in the same queues as the data: on links of 0.2 to 1
- * Gbit/s chunks just below were the best for 1 to 16 MiB. Where nodes take turns, each has two chunks at least, so that
- * all have the same to do.
- */
-uint64_t sv_coll_chunk_bytes(const sv_coll_staging_t *staging, uint64_t bytes, unsigned turns)
-{
-    enum { EAGER = 60 << 10, LEAST = 16 << 10 };
-    const uint64_t best = (uint64_t)sqrt((double)bytes * 1024), most = staging->chunk_bytes;
-    uint64_t chunk = best > EAGER ? best : EAGER;
-    if (turns > 0 && chunk > bytes / (2 * turns))
-        chunk = bytes / (2 * turns) > LEAST ? bytes / (2 * turns) : LEAST;
-    if (chunk > bytes)
-        chunk = bytes > 0 ? bytes : 1;
-    chunk = (chunk + CHUNK_UNIT - 1) / CHUNK_UNIT * CHUNK_UNIT;
-    return chunk < most ? chunk : most;
-}
-
-/* More nodes than that have no room for each other's messages. */
-static bool is_direct(const selvage_coll_t *coll)
-{
-    return coll->comm->config.coll_internode != SV_CONFIG_COLL_INTERNODE_CHAIN &&
-           coll->node_set->nnodes <= SV_COLL_DIRECT_NODES;
-}
-
-static void begin_plan(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_coll_call_t *call)
-{
-    const sv_coll_node_set_t *node_set = coll->node_set;
-    const int inner = node_set->inner[coll->rank];
-    *plan = (sv_coll_plan_t){.coll = coll, .call = call, .element_bytes = selvage_type_bytes(call->type),
-                             .rails = node_set->rails, .mine = inner < node_set->rails ? inner : -1, .groups = 1,
-                             .direct = is_direct(coll)};
-}
-
-static uint64_t divide_up(uint64_t number, uint64_t by)
-{
-    return (number + by - 1) / by;
-}
-
-void sv_coll_plan_begin(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t bytes)
-{
-    begin_plan(plan, coll, call);
-    const uint64_t rails = (uint64_t)plan->rails;
-    const bool takes_turns = plan->direct && call->call == SV_COLL_ALL_REDUCE;
-    plan->chunk_bytes = sv_coll_chunk_bytes(coll->arena->staging, divide_up(bytes, rails),
-                                            takes_turns ? (unsigned)coll->node_set->nnodes : 0);
-    plan->rows = divide_up(bytes, rails * plan->chunk_bytes);
-}
-
-uint64_t sv_coll_plan_piece(const sv_coll_plan_t *plan, uint64_t row, int rail, uint64_t bytes, uint64_t *at_out)
-{
-    const uint64_t at = (row * (uint64_t)plan->rails + (uint64_t)rail) * plan->chunk_bytes;
-    *at_out = at;
-    return at >= bytes ? 0 : bytes - at < plan->chunk_bytes ? bytes - at : plan->chunk_bytes;
-}
-
-void sv_coll_plan_begin_blocks(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_coll_call_t *call)
-{
-    const sv_coll_node_set_t *node_set = coll->node_set;
-    begin_plan(plan, coll, call);
-    for (int k = 0; k < node_set->nnodes; k++) {
-        const int groups = (node_set->first[k + 1] - node_set->first[k] + plan->rails - 1) / plan->rails;
-        plan->groups = groups > plan->groups ? groups : plan->groups;
-    }
-    const uint64_t block = call->count * plan->element_bytes, turns = (uint64_t)(node_set->nnodes * plan->groups);
-    const uint64_t chunk_bytes = sv_coll_chunk_bytes(coll->arena->staging, block * turns, 0);
-    const uint64_t least = divide_up(block, CHUNK_UNIT) * CHUNK_UNIT; /* more than a block is no use */
-    plan->chunk_bytes = chunk_bytes < least ? chunk_bytes : least;
-    plan->rows = turns * divide_up(block, plan->chunk_bytes);
-}
-
-/* Rows go through the nodes, then through the ranks that share a rail, then through the blocks. */
-uint64_t sv_coll_plan_block(const sv_coll_plan_t *plan, uint64_t row, int rail, int *rank_out, uint64_t *at_out)
-{
-    const sv_coll_node_set_t *node_set = plan->coll->node_set;
-    const uint64_t nnodes = (uint64_t)node_set->nnodes, block = plan->call->count * plan->element_bytes;
-    const int node = (int)(row % nnodes), group = (int)(row / nnodes % (uint64_t)plan->groups);
-    const int place = node_set->first[node] + group * plan->rails + rail;
-    const uint64_t skip = row / nnodes / (uint64_t)plan->groups * plan->chunk_bytes;
-    if (place >= node_set->first[node + 1])
-        return 0;
-    *rank_out = node_set->rank_at[place];
-    *at_out = (uint64_t)*rank_out * block + skip;
-    return block - skip < plan->chunk_bytes ? block - skip : plan->chunk_bytes;
-}
-
-int sv_coll_plan_rank(const sv_coll_plan_t *plan, int node, int rail)
-{
-    const sv_coll_node_set_t *node_set = plan->coll->node_set;
-    return node_set->rank_at[node_set->first[node] + rail];
-}
-
-uint8_t *sv_coll_plan_collected(const sv_coll_plan_t *plan, uint64_t row)
-{
-    return plan->coll->arena->staging->up[row % SLOTS].device;
-}
-
-uint8_t *sv_coll_plan_received(const sv_coll_plan_t *plan, uint64_t row)
-{
-    return plan->coll->arena->staging->down[row % SLOTS].device;
 }
 
 /* --- up ----------------------------------------------------------------------------------------------------------- */
@@ -199,7 +92,7 @@ static selvage_status_t send_to_all_nodes(const sv_coll_rails_t *run, sv_coll_ra
 /* A rank that this one waits for; the oldest row's counts. */
 static void note_awaited(sv_coll_rails_t *run, int rank)
 {
-    if (run->awaited < 0)
+    if (run->awaited == SV_COLL_NO_RANK)
         run->awaited = rank;
 }
 
@@ -372,13 +265,32 @@ static selvage_status_t begin_down(sv_coll_rails_t *run, uint64_t row)
     sv_coll_rail_slot_t *slot = &run->staging->down[row % SLOTS];
     sv_coll_row_t *what = &slot->row;
     run->plan->describe(run->plan, row, what);
-    if (what->bytes == 0 || (what->source < 0 && !what->ends))
+    if (what->bytes == 0 || (what->source < 0 && !what->ends && !what->handed))
         return SELVAGE_SUCCESS;
     slot->state = SV_COLL_SLOT_TAKE;
+    slot->is_handed = false;
     slot->putting = what->put != NULL;
     slot->tags = SLOTS + (unsigned)(row % SLOTS);
     slot->nsendings = slot->nsent = 0;
     return what->source < 0 ? SELVAGE_SUCCESS : take_rail_piece(run, slot, slot->in, what->source);
+}
+
+/* A row that is a collective of MPI's, which starts after those of all rows before it. */
+static selvage_status_t drive_handed(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint64_t row,
+                                     uint8_t **message_out)
+{
+    const sv_coll_rail_slot_t *above = &run->staging->up[row % SLOTS];
+    if (run->handed_late)
+        return SELVAGE_IN_PROGRESS;
+    if (!slot->is_handed) {
+        run->handed_late = slot->row.own && !(row < run->collects && above->state == SV_COLL_SLOT_RESULT);
+        if (run->handed_late)
+            return SELVAGE_IN_PROGRESS;
+        SV_TRY(sv_coll_handed_start(run, above, slot));
+        slot->is_handed = run->moved = true;
+    }
+    note_awaited(run, SV_COLL_RAIL_RANKS);
+    return sv_coll_handed_drive(run, above, slot, message_out);
 }
 
 /* SUCCESS: the result is there, in that message. */
@@ -386,6 +298,8 @@ static selvage_status_t find_result(sv_coll_rails_t *run, sv_coll_rail_slot_t *s
                                     uint8_t **message_out)
 {
     sv_coll_rail_slot_t *above = &run->staging->up[row % SLOTS];
+    if (slot->row.handed)
+        return drive_handed(run, slot, row, message_out);
     if (slot->row.source >= 0) {
         note_awaited(run, slot->row.source);
         *message_out = slot->in;
@@ -432,7 +346,7 @@ static selvage_status_t step_down(sv_coll_rails_t *run, sv_coll_rail_slot_t *slo
         }
         SV_TRY(drive_rail_pieces(run, slot));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
-        if (what->source < 0) {
+        if (what->source < 0 && what->own) {
             sv_coll_rail_slot_t *above = &run->staging->up[row % SLOTS];
             SV_TRY(drive_rail_pieces(run, above));
             SV_TRY(sv_coll_taking_drain(run->coll, &above->taking));
@@ -573,14 +487,18 @@ void sv_coll_rails_begin(sv_coll_rails_t *run, const sv_coll_plan_t *plan)
 {
     *run = (sv_coll_rails_t){.plan = plan, .coll = plan->coll, .staging = plan->coll->arena->staging,
                              .is_short = plan->rows <= SLOTS};
+    run->staging->comparison = (sv_coll_comparison_t){0};
 }
 
 selvage_status_t sv_coll_rails_step(sv_coll_rails_t *run)
 {
     run->moved = run->fetch_late = run->put_late = false;
-    run->awaited = run->up_late = run->down_late = -1;
-    if (is_through(run))
-        return SELVAGE_SUCCESS;
-    SV_TRY(drive_rows(run));
-    return is_through(run) ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
+    run->handed_late = false;
+    run->awaited = run->up_late = run->down_late = SV_COLL_NO_RANK;
+    if (!is_through(run))
+        SV_TRY(drive_rows(run));
+    if (!is_through(run))
+        return SELVAGE_IN_PROGRESS;
+    note_awaited(run, SV_COLL_RAIL_RANKS);
+    return sv_coll_handed_compare(run);
 }

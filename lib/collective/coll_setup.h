@@ -51,6 +51,11 @@ selvage_status_t sv_coll_init(selvage_coll_t *coll, sv_coll_arena_t *arena);
 /* Undoes that. */
 void sv_coll_detach(selvage_coll_t *coll);
 
+/* coll_nodes_handed.c: makes the communicators of MPI's collectives, of a communicator that has everything else; NULL:
+   this rank is in none. Collective over the team, all of whose ranks agree on what came of it. Nothing to do where none
+   are used. */
+selvage_status_t sv_coll_handed_connect(selvage_coll_t *coll, sv_team_t *team, const char *what, uint64_t number);
+
 /* coll_window.c: lets go of the windows of a communicator, which then wait to be unregistered; coll NULL: of all, and
    frees them. Local. */
 void sv_coll_withdraw_windows(sv_coll_arena_t *arena, const selvage_coll_t *coll);

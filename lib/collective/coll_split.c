@@ -74,6 +74,8 @@ static selvage_status_t run_split(void *arg)
     if (call->color >= 0)
         status = make_part(coll, call->color, &call->part);
     status = sv_gather(&coll->all, "selvage_coll_split: end", coll->number, status, timeout_s);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_coll_handed_connect(call->part, &coll->all, "selvage_coll_split: MPI", coll->number);
     if (status != SELVAGE_SUCCESS && call->part)
         sv_coll_free(call->part);
     return status;

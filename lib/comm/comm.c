@@ -129,6 +129,7 @@ static bool poll_all(selvage_comm_t *comm, bool control)
         /* A wire that fails for everybody ends every exchange in flight: nothing else could. The neighbours are told
            before the communicator is marked, if the wire still can. Who only asks for the mark need not hold the
            lock. */
+        memcpy(comm->broken_text, sv_thread_detail(), sizeof comm->broken_text);
         comm->exchanges_ops->poison(comm, status);
         __atomic_store_n(&comm->broken, status, __ATOMIC_RELAXED);
     }

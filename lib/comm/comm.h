@@ -140,6 +140,7 @@ struct selvage_comm {
     double timeout_s;
     size_t message_slot_bytes; /* as the caller wants it, or 0 */
     selvage_status_t broken;       /* first error that ended collective use of the communicator */
+    char broken_text[SV_DETAIL_BYTES]; /* what was said of it where nobody returned it: when polling found it; or "" */
 };
 
 /* Collective over the wire, which is taken over (and closed on failure). exchanges is sv_exchange_set_ops, which this

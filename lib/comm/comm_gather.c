@@ -236,7 +236,8 @@ static selvage_status_t refuse_gather(sv_team_t *team, const char *what, selvage
     team->set_aside |= !send_abort_item(team, broken);
     return status != SELVAGE_SUCCESS
                ? status
-               : sv_error(broken, "%s: an earlier collective call failed on this communicator", what);
+               : sv_error(broken, "%s: an earlier collective call failed on this communicator%s%s", what,
+                          team->comm->broken_text[0] ? ": " : "", team->comm->broken_text);
 }
 
 static void seal_item(const sv_team_t *team, sv_gather_item_t *item, const char *what, uint64_t key)

@@ -71,6 +71,8 @@ typedef struct sv_wire_ops {
     /* Ranks that share memory with this one, ascending, this one included; *ranks_out is freed with sv_free().
        Collective; may block. */
     selvage_status_t (*node_ranks)(sv_wire_t *wire, int **ranks_out, int *count_out);
+    /* Lets everything advance, and does nothing else. NULL: that is done wherever MPI waits. */
+    void (*advance)(sv_wire_t *wire);
 } sv_wire_ops_t;
 
 struct sv_wire {
@@ -82,6 +84,7 @@ struct sv_wire {
     int one_thread;            /* MPI takes calls of one thread only (MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED) */
     int takes_cuda, takes_hip; /* says of itself that messages may lie in memory of such devices */
     uint64_t control_damaged;  /* control messages dropped because their check word was wrong */
+    sv_wire_t *mpi;            /* the wire over MPI on which this one stands, or which it is; NULL: none */
     int failed;                /* its owner says so before close: messages may lie in it that nobody has received */
 };
 

@@ -278,6 +278,7 @@ selvage_status_t sv_wire_mpi_open_agreed(MPI_Comm comm, selvage_status_t mine, u
     /* The communicators stand. A wire that is half built when something fails is taken by mpi_close(). */
     wire->nonce = nonce;
     wire->base.ops = &mpi_ops;
+    wire->base.mpi = &wire->base;
     wire->keyval = MPI_KEYVAL_INVALID;
     memcpy(wire->comm, comms, sizeof wire->comm);
     PMPI_Comm_rank(comms[0], &wire->base.rank);

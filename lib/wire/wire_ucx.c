@@ -164,6 +164,14 @@ static selvage_status_t ucx_node_ranks(sv_wire_t *base, int **ranks_out, int *co
     return mpi->ops->node_ranks(mpi, ranks_out, count_out);
 }
 
+static void ucx_advance(sv_wire_t *base)
+{
+    sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
+    sv_ucx_lock(wire);
+    sv_ucx_progress(wire);
+    sv_ucx_unlock(wire);
+}
+
 static const sv_wire_ops_t ucx_ops = {
     .abi = SV_WIRE_ABI,
     .name = "ucx",
@@ -175,6 +183,7 @@ static const sv_wire_ops_t ucx_ops = {
     .control_send = sv_ucx_control_send,
     .control_poll = sv_ucx_control_poll,
     .node_ranks = ucx_node_ranks,
+    .advance = ucx_advance,
 };
 
 static selvage_status_t check_ucx(const sv_wire_ucx_t *wire, ucs_status_t status, const char *what)

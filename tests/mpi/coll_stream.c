@@ -35,6 +35,7 @@ static void try(const char *what, selvage_status_t status)
     if (status == SELVAGE_SUCCESS)
         return;
     printf("%s: %s: %s\n", what, selvage_status_name(status), selvage_error_detail());
+    fflush(stdout); /* MPICH's abort does not */
     MPI_Abort(MPI_COMM_WORLD, 2);
 }
 

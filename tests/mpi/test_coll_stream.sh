@@ -3,7 +3,8 @@
 #
 # Collectives between virtual nodes in a stream, without and with a progress thread, by both wires. A rank that is
 # stopped for 2 s comes back, and all goes on. One that is stopped, or makes no call, for longer than the deadline is an
-# error by name on every rank, and no rank hangs. Wire and device calls that fail: nothing is wrong in silence.
+# error by name on every rank, and no rank hangs. Wire and device calls that fail: nothing is wrong in silence. All of
+# it once more where MPI's own collectives do the step between nodes.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -52,18 +53,28 @@ for wire in mpi ucx; do
     if [ $wire = ucx ] && grep -q 'built without UCX\|no UCX' "$work/err"; then continue; fi
     ended 4 SELVAGE_SUCCESS "$wire"
 done
-SELVAGE_TIMEOUT_S=30 stopped 2 3
-ended 4 SELVAGE_SUCCESS "stopped for 2 s"
-SELVAGE_TIMEOUT_S=1 stopped 4 8
-ended 4 'SELVAGE_ERR_.*: .*rank [0-3]' "stopped for 4 s, with a deadline of 1 s"
-SELVAGE_TIMEOUT_S=1 launch 2 3
-ended 4 'SELVAGE_ERR_TIMEOUT .*rank [0-3]' "rank 3 makes no call"
-grep -q '^rank [0-2]: .*no word from rank 3 for 1 s' "$work/out" || fail "nobody names rank 3, which makes no call"
-for fault in wire=200 wire=900+ device=300 device=1000+; do
-    SELVAGE_TIMEOUT_S=2 SELVAGE_FAULT=$fault,rank=2 launch 0.5
-    runs=$((runs + 1))
-    if grep -E '^rank [0-3]: ' "$work/out" | grep -qv ', 0 wrong'; then fail "$fault: wrong results"; fi
-    grep -qE '^rank [0-3]: |comm_create: |coll_create: ' "$work/out" || fail "$fault: no end"
+stops_and_faults() {
+    SELVAGE_TIMEOUT_S=30 stopped 2 3
+    ended 4 SELVAGE_SUCCESS "stopped for 2 s, $1"
+    SELVAGE_TIMEOUT_S=1 stopped 4 8
+    ended 4 'SELVAGE_ERR_.*: .*rank [0-3]' "stopped for 4 s, with a deadline of 1 s, $1"
+    SELVAGE_TIMEOUT_S=1 launch 2 3
+    ended 4 'SELVAGE_ERR_TIMEOUT .*rank [0-3]' "rank 3 makes no call, $1"
+    grep -q '^rank [0-2]: .*no word from rank 3 for 1 s' "$work/out" || fail "nobody names rank 3, which makes no call"
+    for fault in wire=200 wire=900+ device=300 device=1000+; do
+        SELVAGE_TIMEOUT_S=2 SELVAGE_FAULT=$fault,rank=2 launch 0.5
+        runs=$((runs + 1))
+        if grep -E '^rank [0-3]: ' "$work/out" | grep -qv ', 0 wrong'; then fail "$fault: wrong results, $1"; fi
+        grep -qE '^rank [0-3]: |comm_create: |coll_create: ' "$work/out" || fail "$fault: no end, $1"
+    done
+}
+stops_and_faults "messages between nodes"
+export SELVAGE_COLL_INTERNODE=mpi
+for wire in mpi ucx; do
+    SELVAGE_WIRE=$wire launch 0.5
+    if [ $wire = ucx ] && grep -q 'built without UCX\|no UCX' "$work/err"; then continue; fi
+    ended 4 SELVAGE_SUCCESS "MPI's collectives, $wire"
 done
+[ "${BRIEF:-}" = yes ] || stops_and_faults "MPI's collectives"
 echo "test_coll_stream: $runs runs, $failed failed"
 [ "$failed" -eq 0 ]
