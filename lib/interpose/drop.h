@@ -329,6 +329,8 @@ static inline int64_t sv_drop_room(const sv_drop_buffer_t *buffer)
    of receives are guarded against that. guard_empty makes one for a receive of no elements at an address of the
    device's; NULL: it needs none. recv_guarded receives into one, blocks, and returns MPI's code. */
 bool sv_drop_overruns(void);
+/* Ends the program if MPI loses what came for a persistent receive that was asked about. */
+void sv_drop_guard_persistent(const char *name);
 void sv_drop_guard(sv_drop_buffer_t *buffer);
 sv_drop_buffer_t *sv_drop_guard_empty(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
 int sv_drop_recv_guarded(const sv_drop_buffer_t *buffer, int source, int tag, MPI_Comm comm, MPI_Status *status);
