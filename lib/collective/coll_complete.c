@@ -113,8 +113,11 @@ static void fill_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_ou
 {
     sv_coll_arena_t *arena = coll->arena;
     sv_coll_poll(arena);
-    uint32_t completed = 0; /* modulo 2^32, like the counts */
-    for (uint32_t c = 0; c < arena->layout.nchannels; c++)
+    /* Pieces are counted as over when the next ones begin: the last ones are once their launch is complete. What graphs
+       have launched has no event. */
+    const bool all = query_last(arena) == SELVAGE_SUCCESS && !arena->captured;
+    uint32_t completed = all ? pieces_started(arena) : 0; /* modulo 2^32, like the counts */
+    for (uint32_t c = 0; c < arena->layout.nchannels && !all; c++)
         completed += __atomic_load_n(&arena->pinned->counts[c].completed, __ATOMIC_RELAXED);
     *stats_out = (selvage_coll_stats_t){
         .arena_bytes = arena->bytes,

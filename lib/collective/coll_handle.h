@@ -55,6 +55,8 @@ typedef struct sv_coll_pinned {
     sv_coll_counts_t counts[SV_COLL_CHANNELS];
 } sv_coll_pinned_t;
 
+_Static_assert(offsetof(sv_coll_pinned_t, counts) % sizeof(uint64_t) == 0, "kernels store both counts in one word");
+
 /* Device memory of this rank's kernels alone. */
 typedef struct sv_coll_private {
     uint32_t stop, error_taken, arrivals, reserved[29];

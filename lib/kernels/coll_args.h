@@ -129,9 +129,13 @@ typedef struct sv_coll_error {
     uint64_t wanted, seen;
 } sv_coll_error_t;
 
-/* Pinned words of one channel, which the host reads: what is counted as started has everything before its launch. */
+/*
+ * Pinned words of one channel, which the host reads: pieces of work that it has begun, and those that were over then.
+ * What is counted as started has everything before its launch. Both are stored when a piece begins: on a GPU a kernel
+ * ends 0.6 us later if it has just stored into the host's memory.
+ */
 typedef struct sv_coll_counts {
-    uint32_t started, completed;
+    uint32_t started, completed; /* one word of 64 bits to the kernel */
 } sv_coll_counts_t;
 
 /* Where things are in an arena; the same on all ranks of the node. */

@@ -364,10 +364,35 @@ SV_DEV_FN uint64_t sv_coll_line_take(const sv_coll_at_t &c, uint64_t address, ui
     }
 }
 
+/* Says that so many steps of rank r's are taken. On a GPU all loads from its slots have come before a barrier, or in an
+   earlier launch. */
+SV_DEV_FN void sv_coll_release_credit(const sv_coll_at_t &c, uint32_t r, uint64_t taken)
+{
+    uint64_t *head = sv_coll_pointer<uint64_t>(c.b.theirs[r] + SV_COLL_HEAD_AT);
+#if defined(SV_DEV_SOFT)
+    sv_dev_store_release_system_u64(head, taken);
+#else
+    sv_dev_store_word_system(head, taken);
+#endif
+}
+
+/* Tells the host that the channel begins a piece of work. Its counters are those of the connection with itself, whose
+   pieces begun do not count this one yet. One lane. */
+SV_DEV_FN void sv_coll_tell_begun(const sv_coll_at_t &c, const sv_coll_state_t &own)
+{
+    sv_coll_counts_t *counts = &c.context.counts[c.b.channel];
+    sv_dev_store_word_system(reinterpret_cast<uint64_t *>(counts),
+                             static_cast<uint32_t>(own.sent + 1) | static_cast<uint64_t>(own.taken) << 32);
+}
+
 /*
  * Takes connections, counters and credit of this channel, and what waits need to know, with one look into memory. All
  * lanes call, before a barrier. Then `leaves` says whether an earlier launch has failed, or another rank tells of an
  * error, which sv_coll_is_notified() then records.
+ *
+ * Gives back what earlier launches have taken, too. Kernels of one short call leave that to the next launch, because
+ * the end of a kernel waits for what it has stored into other devices. Whoever waits for that credit is a call ahead,
+ * and waits for this rank's next call anyway.
  */
 SV_DEV_FN void sv_coll_come_in(const sv_coll_at_t &c)
 {
@@ -386,6 +411,8 @@ SV_DEV_FN void sv_coll_come_in(const sv_coll_at_t &c)
         b.mine[r] = mine;
         b.theirs[r] = c.context.theirs[r] + channel;
         b.unposted[r] = 0;
+        if (r != c.context.me)
+            sv_coll_release_credit(c, r, b.state[r].taken); /* partner: whoever waits for credit */
     }
     if (c.at.tid != c.at.nthreads - 1)
         return;

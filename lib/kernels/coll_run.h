@@ -73,10 +73,11 @@ SV_DEV_FN void sv_coll_count(const sv_coll_at_t &c, bool begins)
     if (c.at.tid != 0)
         return;
     sv_coll_state_t &own = c.b.state[c.b.me];
-    if (begins)
-        sv_dev_store_u32_system(&c.context.counts[c.b.channel].started, static_cast<uint32_t>(++own.sent));
-    else
-        sv_dev_store_u32_system(&c.context.counts[c.b.channel].completed, static_cast<uint32_t>(++own.taken));
+    if (begins) {
+        sv_coll_tell_begun(c, own);
+        own.sent++;
+    } else
+        own.taken++;
 }
 
 typedef struct sv_coll_pair {

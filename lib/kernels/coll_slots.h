@@ -203,17 +203,6 @@ SV_DEV_FN bool sv_coll_await_ranks(const sv_coll_at_t &c, bool data)
     return !sv_dev_load_u32_system(&c.b.leaves);
 }
 
-/* Says that so many steps of rank r's are taken. On a GPU all loads from its slots have come before a barrier. */
-SV_DEV_FN void sv_coll_release_credit(const sv_coll_at_t &c, uint32_t r, uint64_t taken)
-{
-    uint64_t *head = sv_coll_pointer<uint64_t>(c.b.theirs[r] + SV_COLL_HEAD_AT);
-#if defined(SV_DEV_SOFT)
-    sv_dev_store_release_system_u64(head, taken);
-#else
-    sv_dev_store_word_system(head, taken);
-#endif
-}
-
 /* Ends the steps of the slice. What was put into slots is to be posted (lines carry their own flags), and what was read
    is given back. */
 SV_DEV_FN void sv_coll_end_steps(const sv_coll_at_t &c, bool data)

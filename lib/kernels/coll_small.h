@@ -7,11 +7,11 @@
  *   load   own data || counters, credit, words that say of errors        one look into memory, all at once
  *   put    entry and data to all ranks                                    one way over the link
  *   take   the data of all ranks, in their order; combine; store
- *   hear   everybody's entry; verify the digests; give back the slots, keep the counters
+ *   hear   everybody's entry; verify the digests; keep the counters
  *
  * To other ranks it looks like the same call by the kernels of coll_run.h, so each rank may take either. Nothing is
- * fenced. Data travels with its flags. A slot is given back once all lanes have compared the flags that they loaded
- * from it, when no load is left that the next writer could overtake.
+ * fenced. Data travels with its flags. The next launch gives the slots back, when no load is left that the next writer
+ * could overtake.
  */
 #ifndef SV_COLL_SMALL_H
 #define SV_COLL_SMALL_H
@@ -216,7 +216,7 @@ SV_DEV_FN void sv_coll_small_enter(const sv_coll_at_t &c, const sv_coll_small_ar
         b.slot_out[r] = b.theirs[r] + arg.slots_at + state.sent % SV_COLL_STEPS * arg.slot_bytes;
         b.key_of[r] = arg.work.flags & SV_COLL_DIGEST ? sv_coll_small_key(c, arg, r, c.context.me) : 0;
         if (r == c.context.me)
-            sv_dev_store_u32_system(&c.context.counts[c.at.block].started, static_cast<uint32_t>(state.sent + 1));
+            sv_coll_tell_begun(c, state);
         else if (moves && sv_coll_small_sends(arg, r))
             sv_coll_small_credit(c, r);
     }
@@ -488,7 +488,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_verify(const sv_coll_smal
         sv_coll_small_report<PROTO>(&c.b, &q.arg, difference);
 }
 
-/* Gives slots back and keeps the counters. Partner: whoever waits for credit, and the next launch. */
+/* Keeps the counters. Partner: the next launch, which also gives the slots back (sv_coll_come_in()). */
 SV_DEV_FN void sv_coll_small_leave(const sv_coll_at_t &c, const sv_coll_small_arg_t &arg, bool moved)
 {
     for (unsigned r = c.at.tid; r < arg.context.n; r += c.at.nthreads) {
@@ -496,13 +496,7 @@ SV_DEV_FN void sv_coll_small_leave(const sv_coll_at_t &c, const sv_coll_small_ar
         const bool own = r == arg.context.me; /* whose counters count the channel's work */
         state.entries++;
         state.sent += own || (moved && sv_coll_small_sends(arg, r)) ? 1 : 0;
-        if (own || (moved && sv_coll_small_takes(arg, r))) {
-            state.taken++;
-            if (own)
-                sv_dev_store_u32_system(&arg.context.counts[c.at.block].completed, static_cast<uint32_t>(state.taken));
-            else
-                sv_coll_release_credit(c, r, state.taken);
-        }
+        state.taken += own || (moved && sv_coll_small_takes(arg, r)) ? 1 : 0;
         arg.context.state[c.at.block * SV_COLL_RANKS + arg.context.member[r]] = state;
     }
 }

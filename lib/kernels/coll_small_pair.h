@@ -47,7 +47,7 @@ SV_DEV_FN void sv_coll_small_pair_enter(const sv_coll_at_t &c, const sv_coll_sma
     for (unsigned r = c.at.tid; r < c.context.n; r += c.at.nthreads) { /* the lanes that have brought these words */
         sv_coll_state_t &state = b.state[r];
         if (r == c.context.me)
-            sv_dev_store_u32_system(&c.context.counts[c.at.block].started, static_cast<uint32_t>(state.sent + 1));
+            sv_coll_tell_begun(c, state);
         if (r == arg.small.work.root) {
             state.sent++;
             b.slot_out[r] = b.theirs[r] + arg.small.slots_at + state.sent % SV_COLL_STEPS * arg.small.slot_bytes;
@@ -156,7 +156,7 @@ SV_DEV_FN void sv_coll_small_pair_take(const sv_coll_small_t &q, const sv_coll_s
         sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, from, c.b.taken, taken, false);
 }
 
-/* Gives slots back and keeps the counters. Partner: whoever waits for credit, and the next launch. */
+/* Keeps the counters. Partner: the next launch, which also gives the slots back (sv_coll_come_in()). */
 SV_DEV_FN void sv_coll_small_pair_leave(const sv_coll_at_t &c, const sv_coll_small_pair_arg_t &arg, bool sent,
                                         bool received)
 {
@@ -165,14 +165,11 @@ SV_DEV_FN void sv_coll_small_pair_leave(const sv_coll_at_t &c, const sv_coll_sma
         sv_coll_state_t state = c.b.state[r];
         if (r == work.root)
             state.sent += sent ? 1 : 0;
-        if (r == work.peer) {
+        if (r == work.peer)
             state.taken += received ? 1 : 0;
-            sv_coll_release_credit(c, r, state.taken);
-        }
         if (r == c.context.me) { /* whose counters count the channel's work */
             state.sent++;
             state.taken++;
-            sv_dev_store_u32_system(&c.context.counts[c.at.block].completed, static_cast<uint32_t>(state.taken));
         }
         c.context.state[c.at.block * SV_COLL_RANKS + c.context.member[r]] = state;
     }
