@@ -56,6 +56,7 @@ typedef struct sv_coll_block {
     sv_coll_state_t state[SV_COLL_RANKS];
     uint64_t entry[SV_COLL_ENTRY][SV_COLL_RANKS];
     uint64_t key_of[SV_COLL_RANKS]; /* of the sources' digests */
+    uint64_t key_to[SV_COLL_RANKS]; /* of short calls: of the digests for these ranks */
     uint64_t given[SV_COLL_RANKS];  /* of a direct call: the sum of what this rank has given to each, */
     uint64_t taken;                 /* that of what it has taken from all (of a message: what its sender says), */
     uint32_t given_to;              /* and, bits, to whom the pass gives */

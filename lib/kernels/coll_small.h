@@ -203,6 +203,22 @@ SV_DEV_FN uint64_t sv_coll_small_terms(const sv_coll_small_t &q, uint64_t u, con
     return sum;
 }
 
+/* Keys of what comes from each rank, and of what goes to each, by lanes of their own. They follow from the launch's
+   argument alone and take 0.2 us, so that they are made before the launch before this one is through. All lanes call,
+   before a barrier. */
+SV_DEV_FN void sv_coll_small_make_keys(const sv_coll_at_t &c, const sv_coll_small_arg_t &arg)
+{
+    const uint32_t n = arg.context.n, me = arg.context.me;
+    if (!(arg.work.flags & SV_COLL_DIGEST))
+        return;
+    SV_DEV_ROLLED
+    for (uint32_t i = c.at.tid; i < 2 * n; i += c.at.nthreads)
+        if (i < n)
+            c.b.key_of[i] = sv_coll_small_key(c, arg, i, me);
+        else
+            c.b.key_to[i - n] = sv_coll_small_key(c, arg, me, i - n);
+}
+
 /* What differs from call to call. All lanes call, before a barrier. */
 SV_DEV_FN void sv_coll_small_enter(const sv_coll_at_t &c, const sv_coll_small_arg_t &arg, bool moves)
 {
@@ -214,7 +230,6 @@ SV_DEV_FN void sv_coll_small_enter(const sv_coll_at_t &c, const sv_coll_small_ar
         const sv_coll_state_t &state = b.state[r];
         b.slot_in[r] = b.mine[r] + arg.slots_at + state.taken % SV_COLL_STEPS * arg.slot_bytes;
         b.slot_out[r] = b.theirs[r] + arg.slots_at + state.sent % SV_COLL_STEPS * arg.slot_bytes;
-        b.key_of[r] = arg.work.flags & SV_COLL_DIGEST ? sv_coll_small_key(c, arg, r, c.context.me) : 0;
         if (r == c.context.me)
             sv_coll_tell_begun(c, state);
         else if (moves && sv_coll_small_sends(arg, r))
@@ -261,39 +276,49 @@ SV_DEV_FN uint32_t sv_coll_small_around(const sv_coll_small_arg_t &arg, uint32_t
     return arg.context.me + k < arg.context.n ? arg.context.me + k : arg.context.me + k - arg.context.n;
 }
 
-/* Puts all units of this lane to rank r, and returns the sum of their terms if there is a key. Where it is due, writes
-   the whole slot of LL after the lines that the call uses. */
-template <typename PROTO> SV_DEV_FN uint64_t sv_coll_small_put_to(const sv_coll_small_t &q, uint32_t r, uint64_t key)
+/* Puts all units of this lane to rank r. Where it is due, writes the whole slot of LL after the lines that the call
+   uses. */
+template <typename PROTO> SV_DEV_FN void sv_coll_small_put_to(const sv_coll_small_t &q, uint32_t r)
 {
     const sv_coll_at_t &c = q.c;
     const sv_coll_small_arg_t &arg = q.arg;
     const uint64_t from = sv_coll_small_from(arg, r), slot = c.b.slot_out[r], step = c.b.state[r].sent;
     const uint64_t more = arg.work.flags & SV_COLL_DIGEST ? 1 : 0;
-    uint64_t sum = 0;
     SV_DEV_ROLLED
     for (uint64_t u = c.at.tid; u < q.units; u += c.at.nthreads) {
         uint64_t word[2];
         sv_coll_small_own<PROTO>(q, from, u, word);
         PROTO::put(c, slot, u, word, step);
-        if (key)
-            sum += sv_coll_small_terms<PROTO>(q, u, word, key);
     }
     if ((step & c.context.ll_clean) == c.context.ll_clean && q.units > 0)
         sv_coll_small_clean(&c.b, &c.context, c.at, r, step, PROTO::WORDS == 1 ? q.units + more : 0);
+}
+
+/* The sum of the terms of this lane's units at `from`. */
+template <typename PROTO>
+SV_DEV_FN uint64_t sv_coll_small_sum_own(const sv_coll_small_t &q, uint64_t from, uint64_t key)
+{
+    uint64_t sum = 0;
+    SV_DEV_ROLLED
+    for (uint64_t u = q.c.at.tid; u < q.units; u += q.c.at.nthreads) {
+        uint64_t word[2];
+        sv_coll_small_own<PROTO>(q, from, u, word);
+        sum += sv_coll_small_terms<PROTO>(q, u, word, key);
+    }
     return sum;
 }
 
 /* Sums by the waves of a block, of what each rank is sent: by how many it comes after this one, less one. */
 typedef uint64_t sv_coll_small_sums_t[SV_COLL_RANKS][SV_DEV_WAVES_MAX];
 
-/* The digests after the units. Each rank's has lanes of its own. All lanes, after a barrier. */
+/* The digests after the units. Each rank's has lanes of its own. Whole waves of so many lanes, after a barrier. */
 template <typename PROTO>
-SV_DEV_FN void sv_coll_small_sign(const sv_coll_small_t &q, const sv_coll_small_sums_t &sums)
+SV_DEV_FN void sv_coll_small_sign(const sv_coll_small_t &q, const sv_coll_small_sums_t &sums, unsigned lanes)
 {
     const sv_coll_small_arg_t &arg = q.arg;
-    const unsigned width = static_cast<unsigned>(PROTO::units(1)), waves = q.c.at.nthreads / SV_DEV_WAVE;
+    const unsigned width = static_cast<unsigned>(PROTO::units(1)), waves = lanes / SV_DEV_WAVE;
     SV_DEV_ROLLED
-    for (unsigned i = q.c.at.tid; i < (arg.context.n - 1) * width; i += q.c.at.nthreads) {
+    for (unsigned i = q.c.at.tid; i < (arg.context.n - 1) * width; i += lanes) {
         const uint32_t k = i / width, r = sv_coll_small_around(arg, k + 1);
         if (!sv_coll_small_sends(arg, r))
             continue;
@@ -305,32 +330,39 @@ SV_DEV_FN void sv_coll_small_sign(const sv_coll_small_t &q, const sv_coll_small_
     }
 }
 
-/* To all ranks that are to have something, the next rank first. All lanes. Digests come after the data of all. */
+/* To all ranks that are to have something, the next rank first. All lanes. Sums and digests come after the data of all.
+   Of the same data for all ranks one sum is enough. If the first wave has all of the data, others need not wait. */
 template <typename PROTO> SV_DEV_FN void sv_coll_small_put(const sv_coll_small_t &q)
 {
     SV_DEV_SHARED sv_coll_small_sums_t sums;
     const sv_coll_small_arg_t &arg = q.arg;
-    const bool signs = arg.work.flags & SV_COLL_DIGEST && q.units > 0, each = sv_coll_small_blocks(arg);
-    bool sends = false; /* to a rank already: of the same data one sum is enough */
+    const sv_dev_block_t &at = q.c.at;
+    const bool each = sv_coll_small_blocks(arg), narrow = q.units <= SV_DEV_WAVE;
+    const unsigned lanes = narrow ? unsigned{SV_DEV_WAVE} : at.nthreads;
+    bool sends = false;
     SV_DEV_ROLLED
     for (uint32_t k = 1; k < arg.context.n; k++) {
         const uint32_t r = sv_coll_small_around(arg, k);
         if (!sv_coll_small_sends(arg, r))
             continue;
-        const bool summed = signs && (each || !sends);
-        uint64_t sum =
-            sv_coll_small_put_to<PROTO>(q, r, summed ? sv_coll_small_key(q.c, arg, arg.context.me, r) : 0);
+        sv_coll_small_put_to<PROTO>(q, r);
         sends = true;
-        if (!summed)
-            continue;
-        sum = sv_dev_wave_sum_u64(sum, q.c.at);
-        if (q.c.at.tid % SV_DEV_WAVE == 0)
-            sums[each ? k - 1 : 0][q.c.at.tid / SV_DEV_WAVE] = sum;
     }
-    if (!signs || !sends)
+    if (!sends || !(arg.work.flags & SV_COLL_DIGEST) || q.units == 0 || at.tid >= lanes)
         return;
-    sv_dev_block_sync();
-    sv_coll_small_sign<PROTO>(q, sums);
+    SV_DEV_ROLLED
+    for (uint32_t k = 1; k < (each ? arg.context.n : 2); k++) {
+        const uint32_t r = sv_coll_small_around(arg, k);
+        const uint64_t own = sv_coll_small_sum_own<PROTO>(q, sv_coll_small_from(arg, r), q.c.b.key_to[r]);
+        const uint64_t sum = sv_dev_wave_sum_u64(own, at);
+        if (at.tid % SV_DEV_WAVE == 0)
+            sums[k - 1][at.tid / SV_DEV_WAVE] = sum;
+    }
+    if (narrow)
+        sv_dev_wave_sync();
+    else
+        sv_dev_block_sync();
+    sv_coll_small_sign<PROTO>(q, sums, lanes);
 }
 
 /* Looks at unit u from ranks base to base + AHEAD - 1, so many as data comes from. */
@@ -467,10 +499,14 @@ SV_DEV_COLD void sv_coll_small_report(sv_coll_block_t *block, const sv_coll_smal
     sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, peer, word[0], sum != word[0] ? sum : sum + difference, false);
 }
 
-/* Compares the sum of what was taken, as it was used, with the sum of what the senders say. Each sender's is taken by
-   another lane, of those before the ones that read entry lines, since these too have no data of short messages. All
-   lanes. The comparison comes after a barrier, when entry lines are read: of another call the keys would be others. */
-template <typename PROTO> SV_DEV_FN void sv_coll_small_verify(const sv_coll_small_t &q, uint64_t taken)
+/* Sums by the waves of a block: of what was taken, less what its senders say. */
+typedef uint64_t sv_coll_small_rest_t[SV_DEV_WAVES_MAX];
+
+/* Sums up what was taken, as it was used, and takes the sums that the senders say. Each sender's is taken by another
+   lane, of those before the ones that read entry lines, since these too have no data of short messages. All lanes,
+   before a barrier. */
+template <typename PROTO>
+SV_DEV_FN void sv_coll_small_sum_taken(const sv_coll_small_t &q, uint64_t taken, sv_coll_small_rest_t &rest)
 {
     const sv_coll_at_t &c = q.c;
     const uint32_t n = q.arg.context.n;
@@ -483,9 +519,27 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_verify(const sv_coll_smal
         PROTO::take(c, c.b.slot_in[i - skipped], q.units, c.b.state[i - skipped].taken, i - skipped, word);
         taken -= word[0];
     }
-    const uint64_t difference = sv_dev_block_sum_u64(taken, c.at);
+    taken = sv_dev_wave_sum_u64(taken, c.at);
+    if (c.at.tid % SV_DEV_WAVE == 0)
+        rest[c.at.tid / SV_DEV_WAVE] = taken;
+}
+
+/* Compares the two. All lanes, after the barrier, when entry lines are read: of another call the keys would be
+   others. */
+template <typename PROTO>
+SV_DEV_FN void sv_coll_small_verify(const sv_coll_small_t &q, const sv_coll_small_rest_t &rest)
+{
+    const sv_coll_at_t &c = q.c;
+    if (!(q.arg.work.flags & SV_COLL_DIGEST) || q.units == 0 || c.at.tid >= SV_DEV_WAVE)
+        return;
+    uint64_t difference = 0;
+    SV_DEV_ROLLED
+    for (unsigned w = c.at.tid; w < c.at.nthreads / SV_DEV_WAVE; w += SV_DEV_WAVE)
+        difference += rest[w];
+    difference = sv_dev_wave_sum_u64(difference, c.at);
     if (c.at.tid == 0 && difference != 0 && !sv_coll_has_failed(c))
         sv_coll_small_report<PROTO>(&c.b, &q.arg, difference);
+    sv_dev_stamp(c.context.stamps, c.at.block, SV_STAMP_VERIFIED, c.at.tid);
 }
 
 /* Keeps the counters. Partner: the next launch, which also gives the slots back (sv_coll_come_in()). */
@@ -501,7 +555,7 @@ SV_DEV_FN void sv_coll_small_leave(const sv_coll_at_t &c, const sv_coll_small_ar
     }
 }
 
-template <typename PROTO> SV_DEV_FN void sv_coll_small_work(const sv_coll_small_t &q)
+template <typename PROTO> SV_DEV_FN void sv_coll_small_work(const sv_coll_small_t &q, sv_coll_small_rest_t &rest)
 {
     sv_coll_small_run<PROTO> run = {q, 0};
     sv_coll_small_send_entry(q.c, q.arg);
@@ -513,17 +567,17 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_work(const sv_coll_small_
         sv_coll_with_type(q.arg.work.type, run);
     sv_dev_stamp(q.c.context.stamps, q.c.at.block, SV_STAMP_STORED, q.c.at.tid);
     sv_coll_small_check_entry(q.c, q.arg);
-    if (q.arg.work.flags & SV_COLL_DIGEST && q.units > 0) {
-        sv_coll_small_verify<PROTO>(q, run.taken);
-        sv_dev_stamp(q.c.context.stamps, q.c.at.block, SV_STAMP_VERIFIED, q.c.at.tid);
-    }
+    if (q.arg.work.flags & SV_COLL_DIGEST && q.units > 0)
+        sv_coll_small_sum_taken<PROTO>(q, run.taken, rest);
 }
 
 template <typename PROTO> SV_DEV_FN void sv_coll_small_body(const sv_coll_small_arg_t &arg, sv_dev_block_t at)
 {
     SV_DEV_SHARED sv_coll_block_t block;
+    SV_DEV_SHARED sv_coll_small_rest_t rest;
     const sv_coll_at_t c = {block, arg.context.dev, arg.context, at};
     sv_dev_launch_release();
+    sv_coll_small_make_keys(c, arg);
     sv_dev_launch_wait();
     sv_dev_stamp_begin(arg.context.stamps, at.block, at.tid);
     sv_coll_small_t q = sv_coll_small_part<PROTO>(c, arg);
@@ -531,11 +585,14 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_body(const sv_coll_small_
         sv_coll_small_load<PROTO>(q, arg.work.src, at.tid, q.first);
     sv_coll_small_enter(c, arg, q.units > 0);
     sv_dev_block_sync();
-    if (!block.leaves)
-        sv_coll_small_work<PROTO>(q);
+    const bool works = !block.leaves;
+    if (works)
+        sv_coll_small_work<PROTO>(q, rest);
     else if (at.tid == 0)
         (void)sv_coll_is_notified(c);
     sv_dev_block_sync();
+    if (works)
+        sv_coll_small_verify<PROTO>(q, rest);
     sv_coll_small_leave(c, arg, q.units > 0);
     sv_dev_stamp(arg.context.stamps, at.block, SV_STAMP_LEFT, at.tid);
 }

@@ -93,10 +93,12 @@ SV_DEV_FN void sv_coll_small_pair_put(const sv_coll_small_t &q, const sv_coll_sm
         sv_coll_small_clean(&c.b, &c.context, c.at, to, step - 1, signs ? 2 : 1);
     if (q.units == 0)
         return;
-    uint64_t sum = sv_coll_small_put_to<PROTO>(q, to, signs ? sv_coll_small_pair_key(arg.small, me, step) : 0);
+    sv_coll_small_put_to<PROTO>(q, to);
     if (!signs)
         return;
-    sum = sv_dev_block_sum_u64(sum, c.at);
+    const uint64_t sum = sv_dev_block_sum_u64(
+        sv_coll_small_sum_own<PROTO>(q, sv_coll_small_from(arg.small, to), sv_coll_small_pair_key(arg.small, me, step)),
+        c.at);
     const uint64_t word[2] = {sum, 0};
     for (uint64_t u = c.at.tid; u < PROTO::units(1); u += c.at.nthreads)
         PROTO::put(c, c.b.slot_out[to], q.units + u, word, step);
