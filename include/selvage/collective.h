@@ -106,7 +106,7 @@ typedef struct selvage_coll_counters { /* not the name of a function, which hide
     uint64_t fifo_waits;     /**< how often a launch waited for room in it */
     uint64_t channels;       /**< channels of the arena */
     uint64_t started;        /**< pieces of work that channels have begun, all channels together ... */
-    uint64_t completed;      /**< ... and ended; of graphs, the last piece of a channel counts when the next begins */
+    uint64_t completed;      /**< ... and ended; both lag by some short calls while others follow, or in graphs */
     uint64_t callbacks;      /**< completions handed back so far */
 } selvage_coll_stats_t;
 

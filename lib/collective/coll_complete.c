@@ -2,9 +2,9 @@
 /*
  * This file finds which launches are complete. Launches of an arena run one after another. So a launch is complete, and
  * others can see what it stored, once a later launch has begun. Channels count the pieces of work that they begin: if
- * all counts together exceed what this launch and those before it brought, a later one has begun. An event after the
- * last launch says the same of all launches, also where an error has kept blocks from counting, and where graphs have
- * made channels count what was not launched here.
+ * all counts together exceed what this launch and those before it brought, a later one has begun. Counts lag by some
+ * short calls. An event after the last launch says the same of all launches, also where an error has kept blocks from
+ * counting, and where graphs have made channels count what was not launched here.
  *
  * One thread at a time is inside, and only sv_coll_drain() waits. The arena owns a callback until it has run.
  */
@@ -113,11 +113,11 @@ static void fill_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_ou
 {
     sv_coll_arena_t *arena = coll->arena;
     sv_coll_poll(arena);
-    /* Pieces are counted as over when the next ones begin: the last ones are once their launch is complete. What graphs
-       have launched has no event. */
-    const bool all = query_last(arena) == SELVAGE_SUCCESS && !arena->captured;
-    uint32_t completed = all ? pieces_started(arena) : 0; /* modulo 2^32, like the counts */
-    for (uint32_t c = 0; c < arena->layout.nchannels && !all; c++)
+    /* Kernels count the last pieces later. All are over once the last launch is complete, but what graphs have launched
+       has no event. */
+    const bool all = !arena->captured && query_last(arena) == SELVAGE_SUCCESS;
+    uint32_t completed = 0; /* modulo 2^32, like the counts */
+    for (uint32_t c = 0; c < arena->layout.nchannels; c++)
         completed += __atomic_load_n(&arena->pinned->counts[c].completed, __ATOMIC_RELAXED);
     *stats_out = (selvage_coll_stats_t){
         .arena_bytes = arena->bytes,
@@ -126,8 +126,8 @@ static void fill_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_ou
         .fifo_bytes = arena->fifo_bytes,
         .fifo_waits = arena->fifo_waits,
         .channels = arena->layout.nchannels,
-        .started = extend_count(arena->pieces, pieces_started(arena)),
-        .completed = extend_count(arena->pieces, completed),
+        .started = all ? arena->pieces : extend_count(arena->pieces, pieces_started(arena)),
+        .completed = all ? arena->pieces : extend_count(arena->pieces, completed),
         .callbacks = arena->ncallbacks,
     };
 }

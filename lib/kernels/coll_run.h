@@ -74,7 +74,7 @@ SV_DEV_FN void sv_coll_count(const sv_coll_at_t &c, bool begins)
         return;
     sv_coll_state_t &own = c.b.state[c.b.me];
     if (begins) {
-        sv_coll_tell_begun(c, own);
+        sv_coll_tell_begun(c, own, 1);
         own.sent++;
     } else
         own.taken++;

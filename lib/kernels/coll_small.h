@@ -231,7 +231,7 @@ SV_DEV_FN void sv_coll_small_enter(const sv_coll_at_t &c, const sv_coll_small_ar
         b.slot_in[r] = b.mine[r] + arg.slots_at + state.taken % SV_COLL_STEPS * arg.slot_bytes;
         b.slot_out[r] = b.theirs[r] + arg.slots_at + state.sent % SV_COLL_STEPS * arg.slot_bytes;
         if (r == c.context.me)
-            sv_coll_tell_begun(c, state);
+            sv_coll_tell_begun(c, state, SV_COLL_TELL_EVERY);
         else if (moves && sv_coll_small_sends(arg, r))
             sv_coll_small_credit(c, r);
     }

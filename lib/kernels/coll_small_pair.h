@@ -47,7 +47,7 @@ SV_DEV_FN void sv_coll_small_pair_enter(const sv_coll_at_t &c, const sv_coll_sma
     for (unsigned r = c.at.tid; r < c.context.n; r += c.at.nthreads) { /* the lanes that have brought these words */
         sv_coll_state_t &state = b.state[r];
         if (r == c.context.me)
-            sv_coll_tell_begun(c, state);
+            sv_coll_tell_begun(c, state, SV_COLL_TELL_EVERY);
         if (r == arg.small.work.root) {
             state.sent++;
             b.slot_out[r] = b.theirs[r] + arg.small.slots_at + state.sent % SV_COLL_STEPS * arg.small.slot_bytes;
