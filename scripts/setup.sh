@@ -6,6 +6,7 @@
 say() { printf '\n== %s\n' "$*"; }
 run() { printf '+ %s\n' "$*"; "$@"; }
 
+lists_updated='' # apt's lists of packages, once a run
 # need WHAT:PACKAGE...: installs the Debian packages of what is missing. WHAT is a command, or a file if it has a slash.
 need() {
     local item what missing=() packages=() sudo=()
@@ -29,7 +30,10 @@ need() {
         fi
         sudo=(sudo)
     fi
-    run "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q update || echo "apt-get update failed; trying on"
+    if [ -z "$lists_updated" ]; then
+        run "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q update || echo "apt-get update failed; trying on"
+        lists_updated=yes
+    fi
     run "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends "${packages[@]}"
 }
 
