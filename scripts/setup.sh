@@ -6,6 +6,7 @@
 say() { printf '\n== %s\n' "$*"; }
 run() { printf '+ %s\n' "$*"; "$@"; }
 
+lists_updated='' # apt's lists of packages, once a run
 # need WHAT:PACKAGE...: installs the Debian packages of what is missing. WHAT is a command, or a file if it has a slash.
 need() {
     local item what missing=() packages=() sudo=()
@@ -29,12 +30,21 @@ need() {
         fi
         sudo=(sudo)
     fi
-    run "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q update || echo "apt-get update failed; trying on"
+    if [ -z "$lists_updated" ]; then
+        run "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q update || echo "apt-get update failed; trying on"
+        lists_updated=yes
+    fi
     run "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends "${packages[@]}"
 }
 
 tools_of_the_build=(gcc:gcc g++:g++ /usr/include/stdio.h:libc6-dev make:make autoconf:autoconf automake:automake
     libtoolize:libtool pkg-config:pkg-config pgrep:procps)
+
+# configure_made SOURCE: makes the script configure there, unless it is newer than what it is made of.
+configure_made() {
+    [ -x "$1/configure" ] && ! [ "$1/configure.ac" -nt "$1/configure" ] && return 0
+    (cd "$1" && run autoreconf -i)
+}
 
 # configured_tree BUILD_DIR CONFIGURE_ARGUMENT...: configures there, anew only if the arguments or the sources of
 # configure changed. A tree that was configured in place cannot be built elsewhere as well: then a copy of it is.
@@ -52,9 +62,7 @@ configured_tree() {
         git ls-files -z --cached --others --exclude-standard |
             tar --null -T - --ignore-failed-read -cf - | tar -xf - -C "$source" || return 1
     fi
-    if [ ! -x "$source/configure" ] || [ "$source/configure.ac" -nt "$source/configure" ]; then
-        (cd "$source" && run autoreconf -i) || return 1
-    fi
+    configure_made "$source" || return 1
     mkdir -p "$dir"
     if [ "$source $*" != "$(cat "$dir/configured" 2>/dev/null)" ] || [ "$source/configure" -nt "$dir/Makefile" ]; then
         # Its own choice is bash, in which libtool, a script that is started for each object, takes half as long again.

@@ -3,7 +3,8 @@
 #
 # Pushes and pulls between two emulated AMD GPUs whose memory is weak (weak_exchange.h), by each set of kernels that
 # does that: WEAK_SEEDS schedules for each set and architecture (40) go well. Then every WEAK_STRIDE-th mutation of what
-# they executed (40) is tried with up to WEAK_TRIES seeds (8), so that it is known that the runs can notice something.
+# they executed (40; with BRIEF 120 for sets of much code) is tried with up to WEAK_TRIES seeds (8), so that it is known
+# that the runs can notice something.
 # WEAK_TABLE=1 prints what each came to. WEAK_SETS names the sets (all), and those of WEAK_MUTATED are mutated (all).
 set -u
 top_builddir=${top_builddir:-.}
@@ -16,11 +17,16 @@ read -ra sets <<<"${WEAK_SETS:-push gather run run_pieces replay replay_pieces}"
 for arch in gfx942 gfx90a; do
     for set in "${sets[@]}"; do
         mutations=()
-        [[ " ${WEAK_MUTATED-${sets[*]}} " == *" $set "* ]] && mutations=("${WEAK_STRIDE:-40}" "${WEAK_TRIES:-8}")
+        case $set in
+        gather|*_pieces) stride=${WEAK_STRIDE:-${BRIEF:+120}} ;;
+        *) stride=${WEAK_STRIDE:-} ;;
+        esac
+        stride=${stride:-40}
+        [[ " ${WEAK_MUTATED-${sets[*]}} " == *" $set "* ]] && mutations=("$stride" "${WEAK_TRIES:-8}")
         "$top_builddir/tests/amdgpu/weak_driver" "$top_builddir/lib/kernels" "$arch" "$set" 1 "${WEAK_SEEDS:-40}" \
             "${mutations[@]}" >"$work/out" 2>&1 || { echo "FAIL: $set on $arch"; failed=$((failed + 1)); }
         # Without the release of its last share a packet's bytes are in a cache while its word is there.
-        [ "$set" != push ] || [ "${WEAK_STRIDE:-40}" -gt 1 ] || [ "${#mutations[@]}" -eq 0 ] ||
+        [ "$set" != push ] || [ "$stride" -gt 1 ] || [ "${#mutations[@]}" -eq 0 ] ||
             grep -q "sv_push .*buffer_wbl2.* left out: noticed" "$work/out" ||
             { echo "FAIL: no write-back is missed on $arch"; failed=$((failed + 1)); }
         wanted=" mutations, "
