@@ -172,7 +172,7 @@ contains
     text = fortran_text(c_text(2_c_int, 0_c_int))
   end function
 
-  !> Version of the library that runs, such as "0.1.0".
+  !> Version of the library that runs, such as "0.2.0".
   function selvage_version() result(text)
     character(len=:), allocatable :: text
     text = fortran_text(c_text(3_c_int, 0_c_int))

@@ -1,6 +1,7 @@
 dnl SPDX-License-Identifier: BSD-3-Clause
 dnl
-dnl SELVAGE_CHECK_HIP: what the AMD device needs. PATH is a compiler or a ROCm prefix.
+dnl SELVAGE_CHECK_HIP: what the AMD device needs. PATH is a compiler or a ROCm prefix. auto builds nothing for these
+dnl GPUs unless both are there, and says what is missing; compiler is content with the first, for tests of the code:
 dnl - A compiler that turns the kernels into code objects for AMD GPUs: a clang with that backend and its linker;
 dnl   it needs no HIP. Sets HIP_CLANG and the conditional HAVE_HIP_COMPILER.
 dnl - HIP's headers and libamdhip64, for the C compiler. Sets HIP_CPPFLAGS, HIP_LIBS, HIP_SOVERSION (the number in the
@@ -41,13 +42,14 @@ AC_DEFUN([_SELVAGE_HIP_RUNTIME], [
 
 AC_DEFUN([SELVAGE_CHECK_HIP], [
   AC_ARG_WITH([hip],
-    [AS_HELP_STRING([--with-hip=yes|no|auto|PATH], [the AMD device and its kernels: a clang or a ROCm prefix (auto)])],
+    [AS_HELP_STRING([--with-hip=yes|no|auto|compiler|PATH],
+      [the AMD device and its kernels: a clang or a ROCm prefix; compiler: the kernels also without HIP (auto)])],
     [], [with_hip=auto])
   HIP_CLANG=
   AC_MSG_CHECKING([for a compiler of AMD device code])
   AS_CASE([$with_hip],
     [no], [],
-    [yes|auto], [
+    [yes|auto|compiler], [
       for selvage_name in amdclang++ /opt/rocm/llvm/bin/clang++ clang++-19 clang++-20 clang++-18 clang++; do
         _SELVAGE_HIP_TRY([$selvage_name])
       done],
@@ -56,7 +58,7 @@ AC_DEFUN([SELVAGE_CHECK_HIP], [
      done])
   AC_MSG_RESULT([${HIP_CLANG:-none}])
   AS_CASE([$with_hip:$HIP_CLANG],
-    [no:*|auto:*|*:?*], [],
+    [no:*|auto:*|compiler:*|*:?*], [],
     [AC_MSG_ERROR([--with-hip=$with_hip: none there builds for gfx90a and gfx942 (Debian: clang-19, lld-19)])])
   HIP_SOVERSION=
   HIP_CPPFLAGS=
@@ -72,9 +74,14 @@ AC_DEFUN([SELVAGE_CHECK_HIP], [
     _SELVAGE_HIP_RUNTIME([$selvage_platform], [-lamdhip64])])
   AC_MSG_RESULT([${HIP_SOVERSION:+libamdhip64.so.}${HIP_SOVERSION:-no}])
   AS_CASE([$with_hip:$HIP_SOVERSION],
-    [no:*|auto:*|*:?*], [],
+    [no:*|auto:*|compiler:*|*:?*], [],
     [AC_MSG_ERROR([--with-hip=$with_hip: hip/hip_runtime_api.h or libamdhip64 is missing (Debian: libamdhip64-dev)])])
-  selvage_hip_summary="${HIP_CLANG:-no}"
+  selvage_hip_missing="there is no compiler of AMD device code"
+  AS_IF([test -n "$HIP_CLANG"],
+    [selvage_hip_missing="$HIP_CLANG, but no HIP runtime with headers"
+     AS_CASE([$with_hip:$HIP_SOVERSION], [auto:], [HIP_CLANG=])])
+  AS_IF([test -n "$HIP_CLANG"], [selvage_hip_summary="$HIP_CLANG, gfx90a and gfx942"],
+    [test "$with_hip" = no], [selvage_hip_summary=no], [selvage_hip_summary="no: $selvage_hip_missing"])
   selvage_amd_summary="no"
   AS_IF([test -n "$HIP_SOVERSION"], [selvage_amd_summary="plug-in for libamdhip64.so.$HIP_SOVERSION"])
   AC_SUBST([HIP_CLANG])

@@ -116,6 +116,14 @@ public:
         return index;
     }
 
+    /** As selvage_exchange_add_graph(): a packet to and from each neighbour in a distributed graph of MPI. */
+    void add_graph(MPI_Comm graph, const void *send, span<const std::size_t> send_bytes, void *recv,
+                   span<const std::size_t> recv_bytes, int tag) const
+    {
+        check(selvage_exchange_add_graph(get(), graph, send, send_bytes.data(), nullptr, recv, recv_bytes.data(),
+                                         nullptr, tag));
+    }
+
     /** Matches packets with the peers. Collective; blocks. After an error the exchange can only be destroyed. */
     void commit() const { check(selvage_exchange_commit(get())); }
     /** Other buffers between epochs, in the order of the indices; a null pointer, or an empty span, leaves what is

@@ -155,6 +155,32 @@ selvage_status_t selvage_exchange_add_recv_indexed32(selvage_exchange_t *ex, voi
                                                      uint32_t *index_out);
 
 /**
+ * @brief Declares a packet to each neighbour, and one from each, in a communicator with a distributed graph of MPI.
+ *
+ * They are what MPI_Neighbor_alltoallv() moves there, with lengths in bytes.
+ *
+ * Local; before commit only. @p graph has the ranks of @p ex's communicator in the same order (it is the communicator
+ * that was wrapped, or one like it). Neighbours are in MPI's order, so packet i goes to the i-th destination, and comes
+ * from the i-th source; a rank that is there twice has two. Weights mean nothing. Indices count on from those of
+ * packets that were declared before: as selvage_exchange_add_send() and selvage_exchange_add_recv() for one after the
+ * other. After ERR_MEMORY the exchange can only be destroyed; other errors declare nothing.
+ *
+ * @param[in] graph              read during the call
+ * @param[in] send               memory that the device reaches; the packets' offsets count from there
+ * @param[in] send_bytes         length of each packet, one for each destination; may be NULL if there is none
+ * @param[in] send_offset_bytes  where each begins; NULL: one after the other
+ * @param[in] recv               the same for receives; packets must not overlap
+ * @param[in] recv_bytes         one for each source; may be NULL if there is none
+ * @param[in] recv_offset_bytes  where each begins; NULL: one after the other
+ * @param[in] tag                of all packets
+ * @return as selvage_exchange_add_send(), with the neighbour named; ERR_ARGUMENT also for a communicator without a
+ *         distributed graph, or with other ranks; ERR_MPI
+ */
+selvage_status_t selvage_exchange_add_graph(selvage_exchange_t *ex, MPI_Comm graph, const void *send,
+                                            const size_t *send_bytes, const size_t *send_offset_bytes, void *recv,
+                                            const size_t *recv_bytes, const size_t *recv_offset_bytes, int tag);
+
+/**
  * @brief Matches packets with the peers, settles routes, allocates everything. Once per exchange.
  *
  * Collective over the communicator, also for ranks without packets; blocks up to the deadline; not stream-ordered.

@@ -13,14 +13,14 @@ extern "C" {
 
 /** Version of the headers; the test suite compares them with the VERSION file. */
 #define SELVAGE_VERSION_MAJOR 0
-#define SELVAGE_VERSION_MINOR 1
+#define SELVAGE_VERSION_MINOR 2
 #define SELVAGE_VERSION_PATCH 0
 
 /** One number that grows with every release: major * 10000 + minor * 100 + patch. */
 #define SELVAGE_VERSION_NUMBER (SELVAGE_VERSION_MAJOR * 10000 + SELVAGE_VERSION_MINOR * 100 + SELVAGE_VERSION_PATCH)
 
 /**
- * @brief Version of the library that is really loaded, as text ("0.1.0") and as numbers.
+ * @brief Version of the library that is really loaded, as text ("0.2.0") and as numbers.
  *
  * Local, does not block, any thread, may be called before MPI_Init.
  *

@@ -12,36 +12,36 @@
 #include "base/base_status.h"
 #include "wire/wire_mpi_private.h"
 
-/* Whether cart is a Cartesian communicator of the wire's ranks in the wire's order. */
-static selvage_status_t check_cart(const char *call, const sv_wire_mpi_t *wire, MPI_Comm cart)
+selvage_status_t sv_wire_mpi_topology_check(const char *call, sv_wire_t *wire, MPI_Comm comm, const char *name,
+                                            int kind, const char *wanted)
 {
-    int kind = MPI_UNDEFINED, inter = 0, relation = MPI_UNEQUAL;
-    if (cart == MPI_COMM_NULL)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: cart is MPI_COMM_NULL", call);
-    int code = PMPI_Comm_test_inter(cart, &inter);
+    sv_wire_t *inner = sv_wire_fault_inner(wire);
+    int found = MPI_UNDEFINED, inter = 0, relation = MPI_UNEQUAL;
+    if (strcmp(inner->ops->name, "mpi") != 0)
+        return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: comm does not talk MPI", call);
+    if (comm == MPI_COMM_NULL)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is MPI_COMM_NULL", call, name);
+    int code = PMPI_Comm_test_inter(comm, &inter);
     if (code == MPI_SUCCESS && !inter)
-        code = PMPI_Topo_test(cart, &kind);
+        code = PMPI_Topo_test(comm, &found);
     if (code != MPI_SUCCESS)
         return sv_wire_mpi_error(code, "%s: MPI_Topo_test", call);
-    if (kind != MPI_CART)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: cart has no Cartesian topology", call);
-    code = PMPI_Comm_compare(wire->comm[SV_WIRE_SETUP], cart, &relation);
+    if (found != kind)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s has no %s topology", call, name, wanted);
+    code = PMPI_Comm_compare(((const sv_wire_mpi_t *)inner)->comm[SV_WIRE_SETUP], comm, &relation);
     if (code != MPI_SUCCESS)
         return sv_wire_mpi_error(code, "%s: MPI_Comm_compare", call);
     if (relation != MPI_IDENT && relation != MPI_CONGRUENT)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: cart has %s", call,
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s has %s", call, name,
                         relation == MPI_SIMILAR ? "the ranks of comm, but in another order" : "other ranks than comm");
     return SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_wire_mpi_cart_read(const char *call, sv_wire_t *wire, MPI_Comm cart, sv_wire_cart_t *cart_out)
 {
-    sv_wire_t *inner = sv_wire_fault_inner(wire);
     sv_wire_cart_t shape = {0};
     int coords[SV_WIRE_CART_DIMS] = {0};
-    if (strcmp(inner->ops->name, "mpi") != 0)
-        return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: comm does not talk MPI", call);
-    SV_TRY(check_cart(call, (const sv_wire_mpi_t *)inner, cart));
+    SV_TRY(sv_wire_mpi_topology_check(call, wire, cart, "cart", MPI_CART, "Cartesian"));
     int code = PMPI_Cartdim_get(cart, &shape.ndims);
     if (code == MPI_SUCCESS && (shape.ndims < 1 || shape.ndims > SV_WIRE_CART_DIMS))
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: cart has %d dimensions; wanted 1..%d", call, shape.ndims,

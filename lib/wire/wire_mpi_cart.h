@@ -22,4 +22,11 @@ typedef struct sv_wire_cart {
  */
 selvage_status_t sv_wire_mpi_cart_read(const char *call, sv_wire_t *wire, MPI_Comm cart, sv_wire_cart_t *cart_out);
 
+/*
+ * Whether comm, an argument called name, has a topology of that kind (MPI_CART ...; wanted is the word for it) and the
+ * ranks of wire in their order. Errors as above.
+ */
+selvage_status_t sv_wire_mpi_topology_check(const char *call, sv_wire_t *wire, MPI_Comm comm, const char *name,
+                                            int kind, const char *wanted);
+
 #endif

@@ -89,7 +89,7 @@ _declare(library)
 
 
 def version() -> str:
-    """Version of the library that is loaded ("0.1.0"). Local."""
+    """Version of the library that is loaded ("0.2.0"). Local."""
     return library.selvage_version(None, None, None).decode()
 
 

@@ -23,7 +23,7 @@ chmod -R u+w "$dir"
 if "$python" "$make_doc" --check "$dir" >/dev/null; then echo "a page out of date was not noticed"; failed=1; fi
 "$python" "$make_doc" "$dir" && cmp "$dir/doc/configuration.md" "$top_srcdir/doc/configuration.md" || failed=1
 
-pages=("$top_srcdir"/README.md "$top_srcdir"/CONTRIBUTING.md "$top_srcdir"/NEWS "$top_srcdir"/doc/*.md
+pages=("$top_srcdir"/{README,CONTRIBUTING,SECURITY}.md "$top_srcdir"/NEWS "$top_srcdir"/doc/*.md
     "$top_srcdir"/doc/*.1 "$top_srcdir"/lib/*/README.md "$top_srcdir/python/README.md")
 
 # Names: variables of the table, names of the public headers, variables of scripts; and one that is misspelt on purpose.

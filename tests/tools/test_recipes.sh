@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Packages and recipes agree with the tree: they have its version, and every option that they give configure is one of
-# its options. Every variant of the Spack recipe gives some, by a stand-in for Spack. The environment module, as it is
-# installed, is one that Tcl reads, and names folders of the installation.
+# Packages, recipes, NEWS and the citation agree with the tree: they have its version, and every option that they give
+# configure is one of its options. Every variant of the Spack recipe gives some, by a stand-in for Spack. The
+# environment module, as it is installed, is one that Tcl reads, and names folders of the installation.
 set -u
 top_srcdir=$(cd "${top_srcdir:-$(dirname "$0")/../..}" && pwd)
 top_builddir=$(cd "${top_builddir:-.}" && pwd)
@@ -16,6 +16,8 @@ failed=0
 fail() { echo "FAIL: $*"; failed=1; }
 
 head -n 1 "$top_srcdir/debian/changelog" | grep -qF "selvage ($version-" || fail "debian/changelog is not of $version"
+head -n 1 "$top_srcdir/NEWS" | grep -qE "^Selvage $version \(" || fail "NEWS does not begin with $version"
+grep -qxF "version: $version" "$top_srcdir/CITATION.cff" || fail "CITATION.cff is not of $version"
 grep -qF "ARCHIVE=selvage-$version.tar.xz" "$packaging/selvage.def" || fail "selvage.def is not of $version"
 recipe=$packaging/spack/spack_repo/selvage/packages/selvage/package.py
 grep -qF "version(\"$version\")" "$recipe" || fail "the Spack recipe is not of $version"

@@ -19,7 +19,7 @@ class Selvage(AutotoolsPackage, CudaPackage, ROCmPackage):
     maintainers("selvage")
 
     # The archive of `make dist` lies in the folder that spack is called in, or in a mirror.
-    version("0.1.0")
+    version("0.2.0")
 
     variant("hwloc", default=True, description="Locality of cores and devices by hwloc")
     variant("ucx", default=True, description="Host messages over UCX, where SELVAGE_WIRE=ucx")
