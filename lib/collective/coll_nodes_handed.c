@@ -45,8 +45,9 @@ selvage_status_t sv_coll_handed_connect(selvage_coll_t *coll, sv_team_t *team, c
 {
     if (team->comm->config.coll_internode != SV_CONFIG_COLL_INTERNODE_MPI)
         return SELVAGE_SUCCESS;
-    (void)sv_gather_item_begin(team);
-    return sv_gather(team, what, number, coll ? connect_own_rail(coll) : SELVAGE_SUCCESS, team->comm->timeout_s);
+    uint64_t unused = 0;
+    const selvage_status_t status = coll ? connect_own_rail(coll) : SELVAGE_SUCCESS;
+    return sv_gather_least(team, what, number, status, &unused, team->comm->timeout_s);
 }
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
