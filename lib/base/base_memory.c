@@ -5,6 +5,7 @@
  */
 #include "base/base_memory.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +16,19 @@
 
 enum { ALIGNMENT = 64 };
 
-/* A statistic for tests; nothing in the library depends on it, so relaxed order is enough. */
-static _Atomic int64_t live_allocations;
+/* Statistics for tests; nothing in the library depends on them, so relaxed order is enough. */
+static _Atomic int64_t live_allocations, live_bytes, most_bytes;
 
 /* The target is a pointer to any type. */
-static void give_allocated(const void *ptr, void *out_pointer_to_pointer)
+static void give_allocated(const void *ptr, size_t bytes, void *out_pointer_to_pointer)
 {
     atomic_fetch_add_explicit(&live_allocations, 1, memory_order_relaxed);
+    const int64_t before = atomic_fetch_add_explicit(&live_bytes, (int64_t)bytes, memory_order_relaxed);
+    int64_t most = atomic_load_explicit(&most_bytes, memory_order_relaxed);
+    while (before + (int64_t)bytes > most &&
+           !atomic_compare_exchange_weak_explicit(&most_bytes, &most, before + (int64_t)bytes, memory_order_relaxed,
+                                                  memory_order_relaxed))
+        continue;
     memcpy(out_pointer_to_pointer, &ptr, sizeof ptr);
 }
 
@@ -37,15 +44,21 @@ selvage_status_t sv_calloc(size_t count, size_t element_bytes, void *out_pointer
     if (!ptr)
         return sv_error(SELVAGE_ERR_MEMORY, "no host memory for %zu elements of %zu bytes", count, element_bytes);
     memset(ptr, 0, rounded);
-    give_allocated(ptr, out_pointer_to_pointer);
+    give_allocated(ptr, malloc_usable_size(ptr), out_pointer_to_pointer);
     return SELVAGE_SUCCESS;
+}
+
+static void take_back(size_t bytes)
+{
+    atomic_fetch_sub_explicit(&live_allocations, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&live_bytes, (int64_t)bytes, memory_order_relaxed);
 }
 
 void sv_free(void *ptr)
 {
     if (!ptr)
         return;
-    atomic_fetch_sub_explicit(&live_allocations, 1, memory_order_relaxed);
+    take_back(malloc_usable_size(ptr));
     free(ptr);
 }
 
@@ -56,7 +69,7 @@ selvage_status_t sv_pages_alloc(size_t bytes, void *out_pointer_to_pointer)
         ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (ptr == MAP_FAILED)
         return sv_error(SELVAGE_ERR_MEMORY, "no pages of host memory for %zu bytes", bytes);
-    give_allocated(ptr, out_pointer_to_pointer);
+    give_allocated(ptr, bytes, out_pointer_to_pointer);
     return SELVAGE_SUCCESS;
 }
 
@@ -64,11 +77,21 @@ void sv_pages_free(void *ptr, size_t bytes)
 {
     if (!ptr)
         return;
-    atomic_fetch_sub_explicit(&live_allocations, 1, memory_order_relaxed);
+    take_back(bytes);
     munmap(ptr, bytes);
 }
 
 int64_t sv_memory_live(void)
 {
     return atomic_load_explicit(&live_allocations, memory_order_relaxed);
+}
+
+int64_t sv_memory_bytes(void)
+{
+    return atomic_load_explicit(&live_bytes, memory_order_relaxed);
+}
+
+int64_t sv_memory_most_bytes(void)
+{
+    return atomic_exchange_explicit(&most_bytes, sv_memory_bytes(), memory_order_relaxed);
 }

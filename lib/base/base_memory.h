@@ -31,5 +31,8 @@ void sv_pages_free(void *ptr, size_t bytes);
 
 /* Allocations not freed yet, in the whole process (atomic; for tests). */
 int64_t sv_memory_live(void);
+/* Their bytes, as the C library rounds them; and the most that there were since this was asked last. */
+int64_t sv_memory_bytes(void);
+int64_t sv_memory_most_bytes(void);
 
 #endif

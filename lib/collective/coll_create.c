@@ -14,7 +14,6 @@
 #include "comm/comm_control.h"
 
 enum { ITEM_CHANNELS, ITEM_BYTES, ITEM_NUMBERS, ITEM_ARENA, ITEM_NODE, ITEM_TUNING };
-enum { ITEM_USERS };
 /* More channels share the arena in smaller slots: with few ranks to send to, these are still long enough. */
 enum { CHANNELS_SOFT = 2, CHANNELS_GPU = 32, CHANNELS_FEW = 64, FEW_RANKS = 4 };
 
@@ -112,14 +111,17 @@ static selvage_status_t agree_on_members(selvage_coll_t *coll, uint64_t arena_by
     return sv_coll_pick_number(used, &coll->number);
 }
 
-/* The last communicator of collectives is gone on all ranks: so is the arena. Each has told its users in its item. */
-static void close_unused(sv_team_t *all)
+/* How many communicators there are besides the own one, so that the least of all ranks' words has the most. */
+static uint64_t count_others(const sv_coll_arena_t *arena)
+{
+    return UINT64_MAX - (arena->users - 1);
+}
+
+/* The last communicator of collectives is gone on all ranks: so is the arena. others: the least of all ranks. */
+static void close_unused(sv_team_t *all, uint64_t others)
 {
     selvage_comm_t *comm = all->comm;
-    uint64_t users = 0;
-    for (int r = 0; r < all->size; r++)
-        users |= sv_gather_item_of(all, r)->value[ITEM_USERS];
-    if (comm->broken == SELVAGE_SUCCESS && all->size == comm->wire->size && users == 0)
+    if (comm->broken == SELVAGE_SUCCESS && all->size == comm->wire->size && others == UINT64_MAX)
         sv_coll_arena_close(all);
 }
 
@@ -127,11 +129,13 @@ static selvage_status_t run_coll_create(void *arg)
 {
     create_task_t *call = arg;
     selvage_comm_t *comm = call->comm;
-    uint64_t unused = 0;
+    uint64_t unused = 0, others;
     uint32_t channels;
     /* 1. All agree that they call this and have the memory to go on; then they tell each other what they want. */
     selvage_status_t status = sv_coll_alloc(comm, comm->wire->size, &call->coll);
     selvage_coll_t *coll = call->coll;
+    if (status == SELVAGE_SUCCESS)
+        status = sv_team_wake(&coll->all);
     SV_TRY_GOTO(status, sv_agree(comm, "selvage_coll_create", 0, status, &unused, comm->timeout_s), end);
     SV_TRY_GOTO(status, gather_members(call), end);
     SV_TRY_GOTO(status, agree_on_members(coll, call->arena_bytes, &channels), end);
@@ -147,15 +151,17 @@ static selvage_status_t run_coll_create(void *arg)
     }
     /* 3. All have the arena: each makes the communicator itself. */
     status = sv_coll_init(coll, comm->arena);
-    sv_gather_item_begin(&coll->all)->value[ITEM_USERS] = comm->arena->users - 1;
-    status = sv_gather(&coll->all, "selvage_coll_create: end", coll->number, status, comm->timeout_s);
+    others = count_others(comm->arena);
+    status = sv_gather_least(&coll->all, "selvage_coll_create: end", coll->number, status, &others, comm->timeout_s);
     if (status == SELVAGE_SUCCESS)
         status = sv_coll_handed_connect(coll, &coll->all, "selvage_coll_create: MPI", coll->number);
     if (status == SELVAGE_SUCCESS)
         status = sv_coll_try_ll128(coll);
     if (status != SELVAGE_SUCCESS) {
         sv_coll_detach(coll);
-        close_unused(&coll->all);
+        close_unused(&coll->all, others);
+    } else if (coll->spans) {
+        sv_team_rest(&coll->all);
     }
 end:
     sv_free(call->tuning);
@@ -196,13 +202,13 @@ static selvage_status_t run_coll_destroy(void *arg)
         sv_coll_free(coll);
         return SELVAGE_SUCCESS;
     }
-    sv_gather_item_begin(&coll->all)->value[ITEM_USERS] = arena->users - 1;
+    uint64_t others = count_others(arena);
     /* After an error some rank may never come; else the others' work may take its time. */
     double timeout_s = arena->broken != SELVAGE_SUCCESS ? sv_coll_unmap_timeout(comm) : comm->timeout_s;
-    status = sv_gather(&coll->all, "selvage_coll_destroy", coll->number, status, timeout_s);
+    status = sv_gather_least(&coll->all, "selvage_coll_destroy", coll->number, status, &others, timeout_s);
     sv_coll_detach(coll);
     if (status == SELVAGE_SUCCESS)
-        close_unused(&coll->all);
+        close_unused(&coll->all, others);
     sv_coll_free(coll);
     return status;
 }

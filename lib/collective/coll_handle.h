@@ -180,7 +180,7 @@ struct selvage_coll {
     unsigned number;           /* in the arena, 0..15: part of signatures */
     int rank, size;            /* of the communicator, as the user sees it */
     bool spans;                /* nodes: then the device part is among the node's ranks only */
-    sv_team_t all, node; /* its ranks; those of this node, ranks of dev (empty unless it spans nodes) */
+    sv_team_t all, node; /* its ranks, at rest if it spans nodes; those of this node, ranks of dev (then only) */
     int *node_of;              /* by rank: the lowest rank of comm on its node */
     struct sv_coll_node_set *node_set; /* if it spans nodes; coll_nodes.h */
     uint32_t members;          /* bits: ranks of the arena in dev */

@@ -100,16 +100,12 @@ selvage_status_t sv_coll_try_ll128(selvage_coll_t *coll)
         right = false;
     else if (coll->dev.n > 1)
         status = try_lines(coll, &right);
-    sv_gather_item_t *item = sv_gather_item_begin(&coll->all);
-    item->value[0] = arena->users - 1; /* as the gatherings of coll_create.c have it */
-    item->value[1] = right;
-    SV_TRY(sv_gather(&coll->all, "selvage_coll_create: long lines", 0, status, timeout_s));
-    for (int r = 0; r < coll->size; r++)
-        right &= sv_gather_item_of(&coll->all, r)->value[1] != 0;
+    uint64_t all_right = right;
+    SV_TRY(sv_gather_least(&coll->all, "selvage_coll_create: long lines", 0, status, &all_right, timeout_s));
+    right = all_right != 0;
     if (coll->dev.n > 1)
         status = sv_coll_arena_clear(arena);
-    sv_gather_item_begin(&coll->all)->value[0] = arena->users - 1;
-    SV_TRY(sv_gather(&coll->all, "selvage_coll_create: clean", 0, status, timeout_s));
+    SV_TRY(sv_gather_least(&coll->all, "selvage_coll_create: clean", 0, status, &all_right, timeout_s));
     sv_log(SV_LOG_INFO, "collective", "lines of 128 bytes are %s here", right ? "whole: LL128 is used"
                                                                               : "torn: LL128 is not used");
     arena->tried = true;

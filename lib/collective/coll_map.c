@@ -202,9 +202,10 @@ void sv_coll_arena_close(sv_team_t *team)
 {
     selvage_comm_t *comm = team->comm;
     sv_coll_arena_t *arena = comm->arena;
+    uint64_t unused = 0;
     sv_coll_arena_unmap(arena);
-    if (sv_gather(team, "selvage_coll_destroy: unmapping", 0, SELVAGE_SUCCESS, sv_coll_unmap_timeout(comm)) !=
-        SELVAGE_SUCCESS)
+    if (sv_gather_least(team, "selvage_coll_destroy: unmapping", 0, SELVAGE_SUCCESS, &unused,
+                        sv_coll_unmap_timeout(comm)) != SELVAGE_SUCCESS)
         return; /* the communicator is broken; its end frees what is left */
     comm->arena = NULL;
     sv_coll_arena_free(arena, true);

@@ -20,7 +20,7 @@ selvage_status_t sv_coll_alloc(selvage_comm_t *comm, int size, selvage_coll_t **
     SV_TRY(sv_calloc(1, sizeof *coll, &coll));
     coll->comm = comm;
     coll->size = size;
-    SV_TRY_GOTO(status, sv_team_init(&coll->all, comm, size), fail);
+    SV_TRY_GOTO(status, sv_team_init_resting(&coll->all, comm, size), fail);
     SV_TRY_GOTO(status, sv_calloc((size_t)size, sizeof *coll->node_of, &coll->node_of), fail);
     SV_TRY_GOTO(status, sv_calloc(SV_COLL_GROUP_CALLS, sizeof *coll->group, &coll->group), fail);
     *coll_out = coll;
@@ -149,6 +149,8 @@ selvage_status_t sv_coll_init(selvage_coll_t *coll, sv_coll_arena_t *arena)
     coll->rank = coll->all.me;
     find_members(coll, arena);
     sv_coll_cache_begin(coll);
+    if (!coll->spans)
+        SV_TRY(sv_team_wake(&coll->all)); /* windows are registered among these */
     if (coll->spans) {
         SV_TRY(sv_team_init(&coll->node, coll->comm, (int)coll->dev.n));
         coll->node.me = (int)coll->dev.me;

@@ -130,6 +130,7 @@ typedef struct sv_coll_rail_slot {
     sv_coll_sending_t sending[SV_COLL_DIRECT_NODES];
     unsigned nsendings, nsent; /* of this row, and how many of them were taken */
     sv_coll_taking_t taking;
+    sv_coll_call_t pair;       /* of pairs: the call that a chunk is of; call points here */
     bool is_handed;            /* of down: what was handed to MPI was started */
     sv_wire_group_request_t handed;
 } sv_coll_rail_slot_t;
@@ -179,6 +180,9 @@ selvage_status_t sv_coll_stage_test(selvage_coll_t *coll, sv_event_t *event);
 /* A turn of a wait for a rank (or SV_COLL_RAIL_RANKS; the own one: those of its node) that did not move anything: goes
    on with IN_PROGRESS. is_over: nothing has moved for the deadline. */
 selvage_status_t sv_coll_stage_turn(selvage_coll_t *coll, bool is_over, int rank);
+/* What a call of MPI's collectives returned. MPI does not say which rank made it fail: the error names all others of
+   the rail. */
+selvage_status_t sv_coll_rail_check(const selvage_coll_t *coll, selvage_status_t status);
 /* After an error: waits for copies of the call that are under way, at most so long. Returns whether they have ended. */
 bool sv_coll_stage_end(selvage_coll_t *coll, double timeout_s);
 

@@ -45,8 +45,9 @@ selvage_status_t sv_coll_handed_connect(selvage_coll_t *coll, sv_team_t *team, c
 {
     if (team->comm->config.coll_internode != SV_CONFIG_COLL_INTERNODE_MPI)
         return SELVAGE_SUCCESS;
-    (void)sv_gather_item_begin(team);
-    return sv_gather(team, what, number, coll ? connect_own_rail(coll) : SELVAGE_SUCCESS, team->comm->timeout_s);
+    uint64_t unused = 0;
+    const selvage_status_t status = coll ? connect_own_rail(coll) : SELVAGE_SUCCESS;
+    return sv_gather_least(team, what, number, status, &unused, team->comm->timeout_s);
 }
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
@@ -76,7 +77,7 @@ selvage_status_t sv_coll_handed_start(const sv_coll_rails_t *run, const sv_coll_
         call.element_bytes = 1;
         if (what->ends)
             sv_coll_message_write(run->coll, plan->call, up->out, what->at, what->bytes);
-        return sv_wire_group_start(group, &call, &down->handed);
+        return sv_coll_rail_check(run->coll, sv_wire_group_start(group, &call, &down->handed));
     }
     const unsigned check_bytes = count_checks(plan);
     uint8_t *const vector = up->out + SV_COLL_HEAD_BYTES;
@@ -87,7 +88,7 @@ selvage_status_t sv_coll_handed_start(const sv_coll_rails_t *run, const sv_coll_
     call.element_bytes = plan->element_bytes;
     if (check_bytes > 0)
         sv_coll_checks_write(vector - check_bytes, vector, what->bytes, plan->call->type);
-    return sv_wire_group_start(group, &call, &down->handed);
+    return sv_coll_rail_check(run->coll, sv_wire_group_start(group, &call, &down->handed));
 }
 
 static bool is_float(unsigned type)
@@ -136,7 +137,7 @@ selvage_status_t sv_coll_handed_drive(const sv_coll_rails_t *run, const sv_coll_
                                       sv_coll_rail_slot_t *down, uint8_t **message_out)
 {
     const sv_coll_row_t *what = &down->row;
-    SV_TRY(sv_wire_group_test(run->coll->node_set->group, &down->handed));
+    SV_TRY(sv_coll_rail_check(run->coll, sv_wire_group_test(run->coll->node_set->group, &down->handed)));
     *message_out = down->in;
     if (!is_summed(run->plan)) {
         if (what->ends) {
@@ -167,10 +168,10 @@ selvage_status_t sv_coll_handed_compare(const sv_coll_rails_t *run)
                                            .element_bytes = sizeof digest, .type = SV_COLL_UINT64, .op = SV_COLL_MIN};
         comparison->mine[0] = digest;
         comparison->mine[1] = ~digest; /* its least is what the greatest is not */
-        SV_TRY(sv_wire_group_start(group, &call, &comparison->request));
+        SV_TRY(sv_coll_rail_check(coll, sv_wire_group_start(group, &call, &comparison->request)));
         comparison->has_begun = true;
     }
-    SV_TRY(sv_wire_group_test(group, &comparison->request));
+    SV_TRY(sv_coll_rail_check(coll, sv_wire_group_test(group, &comparison->request)));
     if (comparison->least[0] == digest && comparison->least[1] == ~digest)
         return SELVAGE_SUCCESS;
     return sv_error(SELVAGE_ERR_CHECKSUM, "MPI's collective gave rank %d and another rank of its rail different "

@@ -23,12 +23,42 @@ enum { SLOTS = SV_COLL_RAIL_SLOTS };
 
 /* --- the order ---------------------------------------------------------------------------------------------------- */
 
+/* A rank's block of an all-to-all as a message to it, or from it. */
+static sv_coll_call_t make_block_message(const sv_coll_call_t *whole, int rank, bool sends)
+{
+    const uint64_t at = (uint64_t)rank * whole->count * selvage_type_bytes(whole->type);
+    sv_coll_call_t block = {.call = SV_COLL_PAIR, .type = whole->type, .root = rank, .is_send = sends,
+                            .count = whole->count, .stream = whole->stream};
+    if (sends)
+        block.send = (const uint8_t *)whole->send + at;
+    else
+        block.recv = (uint8_t *)whole->recv + at;
+    return block;
+}
+
+/* The same message, whose rank is at this distance; none if that is on this node. */
+static bool begin_block(const selvage_coll_t *coll, sv_coll_pair_queue_t *queue)
+{
+    const int way = queue->sends ? coll->rank + queue->distance : coll->rank - queue->distance + coll->size;
+    const int rank = way % coll->size;
+    if (sv_coll_is_near(coll, rank))
+        return false;
+    queue->block = make_block_message(queue->whole, rank, queue->sends);
+    queue->piece.call = &queue->block;
+    queue->left--;
+    return true;
+}
+
 /* The next message, of the rank at the next distance that has one; none: call is NULL. */
-static void begin_message(sv_coll_pair_queue_t *queue)
+static void begin_message(const selvage_coll_t *coll, sv_coll_pair_queue_t *queue)
 {
     queue->piece = (sv_coll_pair_piece_t){0};
     while (queue->left > 0) {
         queue->distance = queue->distance + 1 < queue->size ? queue->distance + 1 : 1;
+        if (queue->whole && begin_block(coll, queue))
+            return;
+        if (queue->whole)
+            continue;
         const unsigned number = queue->head[queue->distance];
         if (number == 0)
             continue;
@@ -57,7 +87,7 @@ static void advance_queue(const selvage_coll_t *coll, sv_coll_pair_queue_t *queu
     queue->begun++;
     piece->at += piece->bytes;
     if (piece->at >= piece->call->count * selvage_type_bytes(piece->call->type))
-        begin_message(queue);
+        begin_message(coll, queue);
     measure_piece(coll, queue);
 }
 
@@ -82,9 +112,20 @@ static selvage_status_t fill_queue(const selvage_coll_t *coll, const sv_coll_cal
         queue->tail[distance] = i + 1;
         queue->left++;
     }
-    begin_message(queue);
+    begin_message(coll, queue);
     measure_piece(coll, queue);
     return SELVAGE_SUCCESS;
+}
+
+/* All blocks of an all-to-all but those of this node's ranks. */
+static void fill_queue_of_blocks(const selvage_coll_t *coll, const sv_coll_call_t *whole, bool sends,
+                                 sv_coll_pair_queue_t *queue)
+{
+    *queue = (sv_coll_pair_queue_t){.whole = whole, .sends = sends, .size = coll->size,
+                       .left = (unsigned)coll->size - coll->dev.n,
+                       .npieces = sends ? coll->node_set->sent : coll->node_set->received};
+    begin_message(coll, queue);
+    measure_piece(coll, queue);
 }
 
 /* --- chunks ------------------------------------------------------------------------------------------------------- */
@@ -103,7 +144,8 @@ static selvage_status_t start_copy(const sv_coll_pairs_run_t *run, sv_coll_rail_
 static void fill_slot_row(sv_coll_rail_slot_t *slot, const sv_coll_pair_piece_t *piece)
 {
     slot->row = (sv_coll_row_t){.at = piece->at, .bytes = piece->bytes, .from = -1, .to = -1, .source = -1, .next = -1};
-    slot->call = piece->call;
+    slot->pair = *piece->call;
+    slot->call = &slot->pair;
     slot->tags = piece->slot;
     slot->nsendings = slot->nsent = 0;
 }
@@ -117,13 +159,13 @@ static void note_peer(sv_coll_pairs_run_t *run, const sv_coll_rail_slot_t *slot)
 
 static selvage_status_t begin_out(sv_coll_pairs_run_t *run)
 {
-    const sv_coll_pair_piece_t piece = run->out.piece;
+    const sv_coll_pair_piece_t piece = run->out.piece; /* its call may be another one after advance_queue() */
     sv_coll_staging_t *staging = run->coll->arena->staging;
     sv_coll_rail_slot_t *slot = &staging->up[run->out.begun % SLOTS];
     fill_slot_row(slot, &piece);
     slot->state = SV_COLL_SLOT_COPY;
     advance_queue(run->coll, &run->out);
-    return start_copy(run, slot, slot->out + SV_COLL_HEAD_BYTES, (const uint8_t *)piece.call->send + piece.at,
+    return start_copy(run, slot, slot->out + SV_COLL_HEAD_BYTES, (const uint8_t *)slot->call->send + piece.at,
                       SV_COPY_D2H, staging->up_stream);
 }
 
@@ -153,7 +195,7 @@ static selvage_status_t begin_in(sv_coll_pairs_run_t *run)
     fill_slot_row(slot, &piece);
     slot->state = SV_COLL_SLOT_TAKE;
     advance_queue(run->coll, &run->in);
-    return sv_coll_taking_start(run->coll, &slot->taking, piece.call, slot->in, piece.at, piece.bytes, piece.call->root,
+    return sv_coll_taking_start(run->coll, &slot->taking, slot->call, slot->in, piece.at, piece.bytes, slot->call->root,
                                 slot->tags);
 }
 
@@ -284,31 +326,38 @@ void sv_coll_pairs_run_end(sv_coll_pairs_run_t *run)
 {
     sv_free(run->out.next);
     sv_free(run->in.next);
-    sv_free(run->blocks);
     *run = (sv_coll_pairs_run_t){0};
+}
+
+/* The blocks of this node's ranks: sends and receives among them. */
+static selvage_status_t launch_near_blocks(selvage_coll_t *coll, const sv_coll_call_t *call)
+{
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    const int *ranks = &node_set->rank_at[node_set->first[node_set->mine]];
+    const unsigned n = coll->dev.n;
+    sv_coll_call_t *near;
+    SV_TRY(sv_calloc((size_t)n * 2, sizeof *near, &near));
+    for (unsigned i = 0; i < 2 * n; i++) {
+        near[i] = make_block_message(call, ranks[i / 2], i % 2 != 0);
+        near[i].root = (int)(i / 2);
+        near[i].stream = coll->arena->stream;
+    }
+    const selvage_status_t status = sv_coll_launch(node_set->part, near, 2 * n);
+    sv_free(near);
+    return status;
 }
 
 selvage_status_t sv_coll_pairs_run_begin_blocks(sv_coll_pairs_run_t *run, selvage_coll_t *coll,
                                                 const sv_coll_call_t *call)
 {
     const uint64_t block = call->count * selvage_type_bytes(call->type);
-    const unsigned size = (unsigned)coll->size;
-    sv_coll_call_t *pairs;
-    SV_TRY(sv_calloc((size_t)size * 2, sizeof *pairs, &pairs));
-    for (unsigned r = 0; r < size; r++) {
-        sv_coll_call_t pair = {.call = SV_COLL_PAIR, .type = call->type, .root = (int)r, .count = call->count,
-                               .stream = call->stream};
-        pair.recv = (uint8_t *)call->recv + r * block;
-        pairs[2 * r] = pair;
-        pair.recv = NULL;
-        pair.send = (const uint8_t *)call->send + r * block;
-        pair.is_send = true;
-        pairs[2 * r + 1] = pair;
-    }
-    *run = (sv_coll_pairs_run_t){.coll = coll, .blocks = pairs};
+    *run = (sv_coll_pairs_run_t){.coll = coll};
     if (coll->dev.n > 1)
-        SV_TRY(launch_within_node(coll, pairs, 2 * size));
+        SV_TRY(launch_near_blocks(coll, call));
     else
         SV_TRY(copy_own_block(coll, call, block));
-    return begin_queues(run, pairs, 2 * size);
+    fill_queue_of_blocks(coll, call, true, &run->out);
+    fill_queue_of_blocks(coll, call, false, &run->in);
+    coll->arena->staging->pairs = true;
+    return SELVAGE_SUCCESS;
 }

@@ -108,6 +108,9 @@ static selvage_status_t begin_match(sv_coll_run_t *run, const sv_coll_call_t *ca
 static selvage_status_t find_mismatch(selvage_coll_t *coll, const sv_coll_call_t *call)
 {
     sv_team_t *all = &coll->all;
+    uint64_t unused = 0;
+    const selvage_status_t status = sv_team_wake(all);
+    SV_TRY(sv_gather_least(all, "selvage_coll: memory", coll->number, status, &unused, coll->comm->timeout_s));
     describe_call(coll, call, sv_gather_item_begin(all)->value);
     SV_TRY(sv_gather(all, "selvage_coll", coll->number, SELVAGE_SUCCESS, coll->comm->timeout_s));
     for (int r = 1; r < coll->size; r++)
@@ -358,7 +361,6 @@ void sv_coll_run_begin(sv_coll_run_t *run, const sv_coll_flight_t *flight)
     run->next = run->turns = 0;
     run->has_pairs = run->has_begun = run->has_fetched = run->agreed = run->is_over = false;
     run->pairs.out.next = run->pairs.in.next = NULL;
-    run->pairs.blocks = NULL;
 }
 
 static selvage_status_t step_run(sv_coll_run_t *run)

@@ -45,9 +45,12 @@ typedef struct sv_coll_pair_piece {
 } sv_coll_pair_piece_t;
 
 /* The messages of one direction, by distance, each list in the order of the calls; numbers are 1 + index, 0 is the
-   end. */
+   end. Of an all-to-all there are no lists: one message for each distance whose rank is on another node. */
 typedef struct sv_coll_pair_queue {
     const sv_coll_call_t *calls;
+    const sv_coll_call_t *whole; /* the all-to-all whose blocks these are, or NULL; */
+    sv_coll_call_t block;      /* its message that is being begun */
+    bool sends;
     unsigned *next, *head, *tail; /* of calls; of distances. next is owned, and has the others */
     uint32_t *npieces;            /* by rank: chunks so far, in this call and before; the communicator's */
     unsigned left;                /* messages that were not begun */
@@ -60,7 +63,6 @@ typedef struct sv_coll_pair_queue {
 typedef struct sv_coll_pairs_run {
     selvage_coll_t *coll;
     sv_coll_pair_queue_t out, in;
-    sv_coll_call_t *blocks;       /* messages that an all-to-all is made of, or NULL; owned */
     bool moved;
     int awaited;
 } sv_coll_pairs_run_t;

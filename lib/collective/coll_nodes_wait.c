@@ -60,6 +60,15 @@ static void list_rail_others(const selvage_coll_t *coll, char *text, size_t byte
     }
 }
 
+selvage_status_t sv_coll_rail_check(const selvage_coll_t *coll, selvage_status_t status)
+{
+    char others[128];
+    if (status == SELVAGE_SUCCESS || status == SELVAGE_IN_PROGRESS)
+        return status;
+    list_rail_others(coll, others, sizeof others);
+    return sv_error_quiet(status, "MPI's collective with rank %s failed: %s", others, sv_thread_detail());
+}
+
 selvage_status_t sv_coll_stage_test(selvage_coll_t *coll, sv_event_t *event)
 {
     const selvage_status_t status = SV_DEVICE_CALL(coll->comm->dev, event_query, event);

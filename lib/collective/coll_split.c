@@ -57,11 +57,9 @@ static selvage_status_t make_part(selvage_coll_t *coll, int color, selvage_coll_
     return sv_coll_init(part, coll->arena);
 }
 
-static selvage_status_t run_split(void *arg)
+static selvage_status_t tell_color(const split_task_t *call)
 {
-    split_task_t *call = arg;
     selvage_coll_t *coll = call->coll;
-    double timeout_s = coll->comm->timeout_s;
     selvage_status_t status = SELVAGE_SUCCESS;
     if (call->color < -1)
         status = sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_split: color is %d; wanted 0 or more, or -1",
@@ -70,14 +68,30 @@ static selvage_status_t run_split(void *arg)
     item->value[ITEM_COLOR] = (uint64_t)(int64_t)call->color;
     item->value[ITEM_KEY] = (uint64_t)(int64_t)call->key;
     item->value[ITEM_NUMBERS] = coll->arena->numbers_used;
-    SV_TRY(sv_gather(&coll->all, "selvage_coll_split", coll->number, status, timeout_s));
+    return sv_gather(&coll->all, "selvage_coll_split", coll->number, status, coll->comm->timeout_s);
+}
+
+static selvage_status_t run_split(void *arg)
+{
+    split_task_t *call = arg;
+    selvage_coll_t *coll = call->coll;
+    const double timeout_s = coll->comm->timeout_s;
+    uint64_t unused = 0;
+    selvage_status_t status = sv_team_wake(&coll->all);
+    if (coll->spans) /* one that does not is never at rest; here all have the memory to go on */
+        status = sv_gather_least(&coll->all, "selvage_coll_split: memory", coll->number, status, &unused, timeout_s);
+    SV_TRY_GOTO(status, status, end);
+    SV_TRY_GOTO(status, tell_color(call), end);
     if (call->color >= 0)
         status = make_part(coll, call->color, &call->part);
-    status = sv_gather(&coll->all, "selvage_coll_split: end", coll->number, status, timeout_s);
+    status = sv_gather_least(&coll->all, "selvage_coll_split: end", coll->number, status, &unused, timeout_s);
     if (status == SELVAGE_SUCCESS)
         status = sv_coll_handed_connect(call->part, &coll->all, "selvage_coll_split: MPI", coll->number);
     if (status != SELVAGE_SUCCESS && call->part)
         sv_coll_free(call->part);
+end:
+    if (coll->spans)
+        sv_team_rest(&coll->all);
     return status;
 }
 

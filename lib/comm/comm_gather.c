@@ -22,15 +22,39 @@
 
 enum { LAST_WORD = 1 }; /* in place of a call */
 enum { COPIES = 2 };    /* of each item in a message: all of them, then all of them again */
+enum { MOST_ITEMS = 8 }; /* of a message, but for copies: what a team keeps for messages does not grow with its ranks */
+
+/* Items in a message of whatever call, but for copies. */
+static size_t count_most(const sv_team_t *team)
+{
+    const size_t half = ((size_t)team->size + 1) / 2;
+    return half < MOST_ITEMS ? half : MOST_ITEMS;
+}
+
+selvage_status_t sv_team_init_resting(sv_team_t *team, selvage_comm_t *comm, int size)
+{
+    *team = (sv_team_t){.comm = comm, .size = size};
+    const size_t most = count_most(team);
+    SV_TRY(sv_calloc((size_t)size, sizeof *team->ranks, &team->ranks));
+    SV_TRY(sv_calloc((most + 1) * COPIES, sizeof *team->out, &team->out)); /* a last word is one, too */
+    return sv_calloc(most * COPIES, sizeof *team->in, &team->in);
+}
 
 selvage_status_t sv_team_init(sv_team_t *team, selvage_comm_t *comm, int size)
 {
-    *team = (sv_team_t){.comm = comm, .size = size};
-    SV_TRY(sv_calloc((size_t)size, sizeof *team->ranks, &team->ranks));
-    size_t most = ((size_t)size + 1) / 2; /* items in a message; a last word is one */
-    SV_TRY(sv_calloc((size_t)size, sizeof *team->items, &team->items));
-    SV_TRY(sv_calloc((most + 1) * COPIES, sizeof *team->out, &team->out));
-    return sv_calloc(most * COPIES, sizeof *team->in, &team->in);
+    SV_TRY(sv_team_init_resting(team, comm, size));
+    return sv_team_wake(team);
+}
+
+selvage_status_t sv_team_wake(sv_team_t *team)
+{
+    return team->items ? SELVAGE_SUCCESS : sv_calloc((size_t)team->size, sizeof *team->items, &team->items);
+}
+
+void sv_team_rest(sv_team_t *team)
+{
+    sv_free(team->items);
+    team->items = NULL;
 }
 
 void sv_team_fini(sv_team_t *team)
@@ -101,7 +125,7 @@ static selvage_status_t test_message(sv_gather_round_t *g, sv_wire_request_t *re
 
 static size_t room_bytes(const sv_team_t *team) /* for whatever call a message is in */
 {
-    return ((size_t)team->size + 1) / 2 * COPIES * sizeof *team->in;
+    return count_most(team) * COPIES * sizeof *team->in;
 }
 
 static selvage_status_t post_items(sv_gather_round_t *g)
@@ -176,8 +200,9 @@ static selvage_status_t step_round(sv_gather_round_t *g, size_t count, int64_t a
     return test_message(g, &g->out, &g->out_open, NULL, rank_at(g->team, -g->known));
 }
 
-static selvage_status_t exchange_items(sv_gather_round_t *g, const sv_gather_item_t *items, size_t count,
-                                       int64_t authors, sv_gather_item_t *items_out)
+/* A message each way, of as many items. authors: as step_round() has it. */
+static selvage_status_t exchange_message(sv_gather_round_t *g, const sv_gather_item_t *items, size_t count,
+                                         int64_t authors, sv_gather_item_t *items_out)
 {
     sv_deadline_t deadline;
     bool taken = false;
@@ -194,11 +219,22 @@ static selvage_status_t exchange_items(sv_gather_round_t *g, const sv_gather_ite
     }
 }
 
+/* All items of a round, which is as many messages each way on all ranks. */
+static selvage_status_t exchange_items(sv_gather_round_t *g, const sv_gather_item_t *items, size_t count,
+                                       int64_t authors, sv_gather_item_t *items_out)
+{
+    const size_t most = count_most(g->team);
+    for (size_t at = 0; at < count; at += most)
+        SV_TRY(exchange_message(g, items + at, count - at < most ? count - at : most, authors + (int64_t)at,
+                                items_out + at));
+    return SELVAGE_SUCCESS;
+}
+
 /* Tells all who will ever wait for this rank in this team. Returns whether the wire is done with the memory. */
 static bool send_abort_item(sv_team_t *team, selvage_status_t status)
 {
     sv_wire_t *wire = team->comm->wire;
-    sv_gather_item_t *word = &team->out[((size_t)team->size + 1) / 2 * COPIES];
+    sv_gather_item_t *word = &team->out[count_most(team) * COPIES];
     bool drained = true;
     for (int copy = 0; copy < COPIES; copy++) {
         word[copy] = (sv_gather_item_t){.call = LAST_WORD, .status = status, .nonce = team->comm->nonce};
@@ -283,7 +319,47 @@ selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selv
     return SELVAGE_SUCCESS;
 }
 
-enum { LEAST, MOST }; /* of a comparison's item */
+/* Ranks are in different calls: they cannot go on together. */
+static selvage_status_t check_gather_call(const sv_gather_round_t *g)
+{
+    if (g->other.call == g->item.call)
+        return SELVAGE_SUCCESS;
+    return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", g->what,
+                    rank_at(g->team, g->known));
+}
+
+enum { LEAST, MOST, FAILED = MOST }; /* of a comparison's item; of that of a least: the lowest rank with an error */
+
+selvage_status_t sv_gather_least(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
+                                 uint64_t *value, double timeout_s)
+{
+    sv_gather_round_t g = {.team = team, .what = what, .timeout_s = timeout_s};
+    uint64_t *mine = g.item.value, *other = g.other.value;
+    if (team->comm->broken != SELVAGE_SUCCESS)
+        return refuse_gather(team, what, status);
+    mine[LEAST] = *value;
+    mine[FAILED] = status == SELVAGE_SUCCESS ? UINT64_MAX : (uint64_t)team->me << 8 | (uint64_t)-status;
+    for (g.known = 1; g.known < team->size; g.known *= 2) {
+        seal_item(team, &g.item, what, key);
+        selvage_status_t wire_status = exchange_message(&g, &g.item, 1, 0, &g.other);
+        if (wire_status == SELVAGE_SUCCESS)
+            wire_status = check_gather_call(&g);
+        if (wire_status != SELVAGE_SUCCESS) {
+            abort_gather(&g, wire_status);
+            return status != SELVAGE_SUCCESS ? status : wire_status;
+        }
+        for (int i = LEAST; i <= FAILED; i++)
+            mine[i] = other[i] < mine[i] ? other[i] : mine[i];
+    }
+    *value = mine[LEAST];
+    if (mine[FAILED] == UINT64_MAX)
+        return SELVAGE_SUCCESS;
+    const selvage_status_t failure = sv_control_status(mine[FAILED]);
+    const int rank = (int)(mine[FAILED] >> 8);
+    if (rank == team->me || failure == status)
+        return failure;
+    return sv_error(failure, "%s failed on rank %d: %s", what, team->ranks[rank], selvage_status_string(failure));
+}
 
 void sv_gather_compare_begin(sv_gather_round_t *round, sv_team_t *team, const char *what, uint64_t key, uint64_t digest,
                              double timeout_s)
@@ -300,10 +376,7 @@ static selvage_status_t step_comparison(sv_gather_round_t *round)
         SV_TRY(begin_round(round, &round->item, 1));
     }
     SV_TRY(step_round(round, 1, 0, &round->other));
-    if (round->other.call != round->item.call)
-        return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", round->what,
-                        rank_at(round->team, round->known));
-    return SELVAGE_SUCCESS;
+    return check_gather_call(round);
 }
 
 selvage_status_t sv_gather_compare_step(sv_gather_round_t *round, bool is_over, bool *same_out)

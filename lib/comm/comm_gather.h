@@ -24,7 +24,8 @@ typedef struct sv_team {
     selvage_comm_t *comm;
     int *ranks;                /* of comm; owned */
     int size, me;
-    sv_gather_item_t *items;   /* owned, made beforehand: nobody lacks memory in the middle */
+    sv_gather_item_t *items;   /* of all ranks; owned, made beforehand: nobody lacks memory in the middle; NULL: at
+                                  rest */
     sv_gather_item_t *out, *in; /* messages, in which items are there more than once; owned, made beforehand */
     bool set_aside;            /* the wire may still use the items: they are never freed */
     const uint32_t *stop;      /* a word that ends a gathering, or NULL */
@@ -33,7 +34,13 @@ typedef struct sv_team {
 /* Makes room for a team; the caller fills in ranks and me. Partner: sv_team_fini(), which also takes a zeroed
    struct. */
 selvage_status_t sv_team_init(sv_team_t *team, selvage_comm_t *comm, int size);
+selvage_status_t sv_team_init_resting(sv_team_t *team, selvage_comm_t *comm, int size);
 void sv_team_fini(sv_team_t *team);
+
+/* A team at rest has no room for the items of all, which are most of its memory: nothing is gathered then, but least
+   values and comparisons are. Both accept a team that is so already. */
+void sv_team_rest(sv_team_t *team);
+selvage_status_t sv_team_wake(sv_team_t *team);
 
 /* Empties the own item, to be filled before a gathering; returns the item of a rank, after it. */
 sv_gather_item_t *sv_gather_item_begin(sv_team_t *team);
@@ -46,6 +53,12 @@ const sv_gather_item_t *sv_gather_item_of(const sv_team_t *team, int rank);
  */
 selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
                            double timeout_s);
+
+/* The least of all ranks' values, in O(log n) messages of one item and with no memory for the others. Status, errors
+   and the deadline are those of a gathering; but ranks that are in different calls break the communicator. *value is
+   there with a status that a rank has brought, too. */
+selvage_status_t sv_gather_least(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
+                                 uint64_t *value, double timeout_s);
 
 /* A gathering, or a comparison, and its round that is under way. */
 typedef struct sv_gather_round {

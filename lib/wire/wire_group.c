@@ -283,10 +283,13 @@ selvage_status_t sv_wire_group_test(sv_wire_group_t *group, sv_wire_group_reques
         return SELVAGE_SUCCESS;
     SV_TRY(inject_group_fault(group, "group_test"));
     memcpy(&handle, &request->handle, sizeof handle);
+    if (handle == MPI_REQUEST_NULL)
+        return sv_error(SELVAGE_ERR_MPI, "a collective of MPI's has failed before");
     const int code = PMPI_Test(&handle, &done, &status);
-    if (code != MPI_SUCCESS)
-        return sv_wire_mpi_error(code, "MPI_Test of a collective"); /* it stays open: nothing is known of it */
+    /* After an error MPICH has freed the request, and Open MPI keeps it. */
     memcpy(&request->handle, &handle, sizeof handle);
+    if (code != MPI_SUCCESS)
+        return sv_wire_mpi_error(code, "MPI_Test of a collective"); /* it stays open: its buffers may not be quiet */
     if (!done)
         return SELVAGE_IN_PROGRESS;
     *request = (sv_wire_group_request_t){0};

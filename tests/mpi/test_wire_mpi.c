@@ -6,6 +6,7 @@
  */
 #include "base/base_fault.h"
 #include "fixtures/wire_cases.h"
+#include "wire/wire_group.h"
 #include "wire/wire_mpi.h"
 
 static int finalize_calls;
@@ -93,6 +94,38 @@ static void test_reversed(void)
     wire->ops->close(wire);
 }
 
+/* A collective of MPI's that fails at a test stays failed, however often it is asked for; MPICH frees its request. */
+static void test_failed_group(void)
+{
+    static uint8_t buffer[4096];
+    const int members[] = {0, 1};
+    sv_wire_t *wire = NULL;
+    sv_wire_group_t *group = NULL;
+    sv_wire_group_request_t request[2] = {0};
+    CHECK_STATUS(sv_wire_mpi_open(MPI_COMM_WORLD, &wire), SELVAGE_SUCCESS);
+    if (wire->rank < 2 && wire->size >= 2) {
+        CHECK_STATUS(sv_wire_group_create(wire, NULL, &group), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_wire_group_connect(group, members, 2, 1, 60), SELVAGE_SUCCESS);
+        for (int i = 0; i < 2; i++) { /* more than the other one takes */
+            const sv_wire_group_call_t call = {.kind = SV_WIRE_BROADCAST, .recv = buffer + 2048 * i,
+                                               .bytes = wire->rank == 0 ? 64 : 16, .element_bytes = 1};
+            CHECK_STATUS(sv_wire_group_start(group, &call, &request[i]), SELVAGE_SUCCESS);
+        }
+        for (int i = 0; i < 2; i++) {
+            selvage_status_t status;
+            while ((status = sv_wire_group_test(group, &request[i])) == SELVAGE_IN_PROGRESS)
+                continue;
+            CHECK_STATUS(status, wire->rank == 0 ? SELVAGE_SUCCESS : SELVAGE_ERR_MPI);
+            for (int again = 0; again < 3; again++)
+                CHECK_STATUS(sv_wire_group_test(group, &request[i]), status);
+        }
+        sv_wire_group_close(group, true);
+    }
+    wire_barrier(wire);
+    wire->ops->close(wire);
+    CHECK_EQ(sv_memory_live(), 0);
+}
+
 /* MPI may give a freed communicator's context to the next one: what was unread in the first stays unread. */
 static void test_stale_control(void)
 {
@@ -167,6 +200,7 @@ int main(int argc, char **argv)
     test_private(1);
     test_reversed();
     test_stale_control();
+    quietly(test_failed_group);
     quietly(test_finalize);
     return check_report("wire_mpi");
 }

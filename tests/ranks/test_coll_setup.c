@@ -144,6 +144,7 @@ typedef struct sweep {
     _Atomic int hit, broken;   /* the fault was met; the wire gave up: it allocates memory, too */
     _Atomic int status[8];     /* of each call, as the first rank to say so had it; 1: nobody has */
     _Atomic int differ;
+    int ranks_per_node;        /* 0: one node */
 } sweep_t;
 
 static selvage_status_t item(sweep_t *sweep, int at, selvage_status_t status)
@@ -185,11 +186,12 @@ static void series(local_rank_t *self)
     if (item(sweep, 0, sv_coll_create(self->comm, NULL, &coll)) == SELVAGE_SUCCESS) {
         if (item(sweep, 1, sv_coll_split(coll, self->rank != 0, 0, &part)) == SELVAGE_SUCCESS) {
             selvage_status_t status = sv_coll_register(part, (uint8_t *)block + 2048, 512, &window);
-            if (self->rank > 0) /* alone in its part, it hears of nothing */
+            if (self->rank > 0 && sweep->ranks_per_node == 0) /* alone in its part, or node, it hears of nothing */
                 item(sweep, 2, status);
             sv_coll_unregister(window);
         }
-        if (item(sweep, 3, sv_coll_register(coll, block, 512, &window)) == SELVAGE_SUCCESS)
+        if (sweep->ranks_per_node == 0 &&
+            item(sweep, 3, sv_coll_register(coll, block, 512, &window)) == SELVAGE_SUCCESS)
             item(sweep, 4, sv_coll_unregister(window));
         sv_coll_destroy(part);
     }
@@ -222,11 +224,11 @@ static int find_step(void)
 }
 
 /* Returns how many failures were survived. */
-static int run_sweep(sv_fault_call_t call, const char *name)
+static int run_sweep(sv_fault_call_t call, const char *name, int ranks_per_node)
 {
     int nth = 1, survived = 0;
     const int step = find_step();
-    sweep_t sweep = {.call = call, .sparse = call == SV_FAULT_CALL_WIRE};
+    sweep_t sweep = {.call = call, .ranks_per_node = ranks_per_node, .sparse = call == SV_FAULT_CALL_WIRE};
     const int most = sweep.sparse ? 1000000 : 2000; /* a GPU that others use, too, is asked for often */
     for (sweep.hit = 1; sweep.hit && nth < most; nth += step + sweep.sparse * (nth / 8)) {
         long failed = atomic_load(&check_failed_);
@@ -234,7 +236,8 @@ static int run_sweep(sv_fault_call_t call, const char *name)
             sweep.status[i] = 1;
         sweep.nth = nth;
         sweep.differ = sweep.broken = 0;
-        local_ranks_run(&(local_run_t){.size = RANKS, .log_expected = true, .body = series, .arg = &sweep,
+        local_ranks_run(&(local_run_t){.size = RANKS, .ranks_per_node = ranks_per_node, .log_expected = true,
+                                       .body = series, .arg = &sweep,
                                        .may_set_aside = call == SV_FAULT_CALL_WIRE || call == SV_FAULT_CALL_ALLOC});
         CHECK(sweep.broken || sweep.differ == 0);
         CHECK(sweep.broken || local_ranks_left() == 0);
@@ -243,7 +246,8 @@ static int run_sweep(sv_fault_call_t call, const char *name)
             fprintf(stderr, "%s call %d\n", name, nth);
     }
     CHECK(!sweep.hit);
-    printf("failed %s calls up to %d: %d survived\n", name, nth - 1, survived);
+    printf("failed %s calls up to %d%s: %d survived\n", name, nth - 1, ranks_per_node ? ", between nodes" : "",
+           survived);
     return survived;
 }
 
@@ -261,10 +265,11 @@ int main(void)
                                            .may_set_aside = bodies[i] == miss_rank});
         }
         local_ranks_env("TIMEOUT_S=2 FAULT=device=1000000,alloc=1000000,ipc=1000000,wire=1000000");
-        CHECK(run_sweep(SV_FAULT_CALL_DEVICE, "device") > 40 / step);
-        CHECK(run_sweep(SV_FAULT_CALL_ALLOC, "alloc") >= 10 / step);
-        CHECK(run_sweep(SV_FAULT_CALL_IPC, "ipc") > 4 / step);
-        (void)run_sweep(SV_FAULT_CALL_WIRE, "wire"); /* what is repeated may survive */
+        CHECK(run_sweep(SV_FAULT_CALL_DEVICE, "device", 0) > 40 / step);
+        CHECK(run_sweep(SV_FAULT_CALL_ALLOC, "alloc", 0) >= 10 / step);
+        CHECK(run_sweep(SV_FAULT_CALL_ALLOC, "alloc", 1) >= 10 / step);
+        CHECK(run_sweep(SV_FAULT_CALL_IPC, "ipc", 0) > 4 / step);
+        (void)run_sweep(SV_FAULT_CALL_WIRE, "wire", 0); /* what is repeated may survive */
     }
     return check_report("test_coll_setup");
 }
