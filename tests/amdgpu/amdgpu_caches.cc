@@ -509,7 +509,7 @@ static void begin_change(amdgpu_wave &wave, const part_t &part)
     note_change(machine, part, wave.run->gpu->number * CUS + wave.block->cu);
 }
 
-static void stall_sometimes(amdgpu_wave &wave)
+void amdgpu_stall_sometimes(amdgpu_wave &wave)
 {
     amdgpu_machine_t *machine = wave.run->gpu->machine;
     if (amdgpu_machine_random(machine) % machine->mood.stalls != 0)
@@ -537,7 +537,7 @@ void amdgpu_cache_store(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t add
         bytes -= part.bytes;
     }
     if (seen)
-        stall_sometimes(wave);
+        amdgpu_stall_sometimes(wave);
 }
 
 uint8_t *amdgpu_cache_atomic(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t address, unsigned bytes)
@@ -591,5 +591,5 @@ void amdgpu_cache_invalidate(amdgpu_wave &wave, const amdgpu_inst &inst, bool l1
     for (unsigned line = 0; l2 && line < machine->nlines; line++)
         if (home_of(machine, line) != below && (machine->is_gfx90a || is_past_l2(gpu, line, inst)))
             forget_clean(below, line);
-    stall_sometimes(wave); /* what is still in flight, or loaded by others, comes after it */
+    amdgpu_stall_sometimes(wave); /* what is still in flight, or loaded by others, comes after it */
 }

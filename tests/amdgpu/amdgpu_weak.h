@@ -52,6 +52,7 @@ uint64_t amdgpu_gpu_clock(const amdgpu_gpu_t *gpu);
 unsigned amdgpu_gpu_choose_cu(amdgpu_gpu_t *gpu);
 unsigned amdgpu_gpu_patience(const amdgpu_gpu_t *gpu);
 unsigned amdgpu_gpu_choose_nap(amdgpu_gpu_t *gpu); /* how long a wave is to rest after a turn */
+void amdgpu_stall_sometimes(amdgpu_wave_t &wave);  /* the wave's turn ends, and it may rest */
 
 /* A launch whose turns somebody else gives; step is false once all waves are at their end. */
 amdgpu_grid_t *amdgpu_grid_begin(const amdgpu_launch_t *launch, amdgpu_gpu_t *gpu, uint64_t random);

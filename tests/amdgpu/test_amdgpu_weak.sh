@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Pushes and pulls between two emulated AMD GPUs whose memory is weak (weak_exchange.h), by each set of kernels that
+# Pushes and pulls between two emulated AMD GPUs whose memory is weak, and messages, by each set of kernels that
 # does that: WEAK_SEEDS schedules for each set and architecture (40) go well. Then every WEAK_STRIDE-th mutation of what
 # they executed (40) is tried with up to WEAK_TRIES seeds (8), so that it is known that the runs can notice something.
 # WEAK_TABLE=1 prints what each came to. WEAK_SETS names the sets (all), and those of WEAK_MUTATED are mutated (all).
@@ -12,7 +12,7 @@ top_builddir=${top_builddir:-.}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
-read -ra sets <<<"${WEAK_SETS:-push gather run run_pieces replay replay_pieces}"
+read -ra sets <<<"${WEAK_SETS:-push gather run run_pieces replay replay_pieces digest digests}"
 for arch in gfx942 gfx90a; do
     for set in "${sets[@]}"; do
         mutations=()

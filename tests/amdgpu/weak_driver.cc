@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * weak_driver FOLDER ARCH SET FIRST COUNT [STRIDE SEEDS]: runs the exchange of weak_exchange.h with the code objects of
- * a set of kernels in the folder (named by its push: push, gather, run, run_pieces, replay, replay_pieces) for COUNT
- * seeds from FIRST on. With STRIDE it then makes mutations of the code that these runs executed, takes every STRIDE-th
+ * weak_driver FOLDER ARCH SET FIRST COUNT [STRIDE SEEDS]: runs the exchange of a set of kernels (weak_sets.cc: push,
+ * gather, run, run_pieces, replay, replay_pieces, digest, digests) with code objects in the folder for COUNT seeds from
+ * FIRST on. With STRIDE it then makes mutations of the code that these runs executed, takes every STRIDE-th
  * one, and runs each in a process of its own with seeds 1 to SEEDS until one of them notices; 20 seeds are enough for
  * what the notes of the runs explain.
  *
@@ -25,8 +25,9 @@
 #include <unistd.h>
 
 #include "amdgpu/amdgpu_wave.h"
-#include "amdgpu/weak_exchange.h"
+#include "amdgpu/amdgpu_weak.h"
 #include "amdgpu/weak_reasons.h"
+#include "amdgpu/weak_sets.h"
 
 namespace {
 
@@ -45,9 +46,11 @@ struct counts_t {
     uint64_t latest; /* seed that was needed */
 } counts[WEAK_CHANGES];
 
+/* Waves that came here together would often go on in the right order by chance. */
 void run_nothing(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
-    (void)wave, (void)inst;
+    (void)inst;
+    amdgpu_stall_sometimes(wave);
 }
 
 bool applies(weak_change_t change, const amdgpu_inst_t *inst, const char *text)
@@ -97,7 +100,7 @@ bool is_noticed(const weak_kernels_t *kernels, amdgpu_inst_t *inst, weak_change_
         apply(change, inst);
         amdgpu_notes_taken = false;
         for (outcome->seed = first; outcome->seed <= last; outcome->seed++) {
-            const char *reason = weak_exchange_run(kernels, outcome->seed);
+            const char *reason = kernels->run(kernels, outcome->seed);
             if (reason) {
                 snprintf(outcome->reason, sizeof outcome->reason, "%s", reason);
                 _exit(1);
@@ -189,53 +192,11 @@ void print_mutation(const char *arch, const mutation_t &mutation)
         printf("%s [%s ]\n", reason ? reason : "SURVIVES", described);
 }
 
-const amdgpu_kernel_t *load_kernel(const char *folder, const char *name, const char *arch)
-{
-    static uint8_t images[2][1 << 19];
-    static unsigned used;
-    char path[512], error[256] = "it cannot be read";
-    snprintf(path, sizeof path, "%s/kernel_%s.%s.co", folder, name, arch);
-    FILE *file = fopen(path, "rb");
-    uint8_t *image = images[used++];
-    const size_t bytes = file ? fread(image, 1, sizeof images[0], file) : 0;
-    if (file)
-        fclose(file);
-    amdgpu_object_t *object = bytes > 64 && bytes < sizeof images[0]
-                                  ? amdgpu_object_load(image, arch, error, sizeof error) : nullptr;
-    char symbol[64];
-    snprintf(symbol, sizeof symbol, "sv_%s", name);
-    const amdgpu_kernel_t *kernel = object ? amdgpu_kernel_find(object, symbol) : nullptr;
-    if (!kernel) {
-        fprintf(stderr, "%s: %s\n", path, object ? "it lacks its kernel" : error);
-        exit(2);
-    }
-    return kernel;
-}
-
-/* By the name of its push. */
-weak_kernels_t load_set(const char *folder, const char *arch, const char *name)
-{
-    const struct {
-        const char *push, *pull;
-        weak_form_t form;
-        bool pieces;
-    } sets[] = {{"push", "pull", WEAK_BATCH, false},     {"gather", "scatter", WEAK_BATCH, true},
-                {"run", nullptr, WEAK_RUN, false},       {"run_pieces", nullptr, WEAK_RUN, true},
-                {"replay", nullptr, WEAK_REPLAY, false}, {"replay_pieces", nullptr, WEAK_REPLAY, true}};
-    for (const auto &set : sets)
-        if (strcmp(set.push, name) == 0) {
-            const amdgpu_kernel_t *push = load_kernel(folder, set.push, arch);
-            return {arch, push, set.pull ? load_kernel(folder, set.pull, arch) : push, set.form, set.pieces};
-        }
-    fprintf(stderr, "no set of kernels has the name %s\n", name);
-    exit(2);
-}
-
 int run_seeds(const weak_kernels_t *kernels, uint64_t first, uint64_t count)
 {
     int failed = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
-        const char *reason = weak_exchange_run(kernels, seed);
+        const char *reason = kernels->run(kernels, seed);
         if (!reason)
             continue;
         printf("FAIL: emulated %s, seed %lu: %s\n", kernels->arch, (unsigned long)seed, reason);
@@ -260,7 +221,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s FOLDER ARCH SET FIRST COUNT [STRIDE SEEDS]\n", argv[0]);
         return 2;
     }
-    const weak_kernels_t kernels = load_set(argv[1], argv[2], argv[3]);
+    const weak_kernels_t kernels = weak_set_load(argv[1], argv[2], argv[3]);
     if (run_seeds(&kernels, strtoull(argv[4], nullptr, 10), strtoull(argv[5], nullptr, 10)))
         return 1;
     if (argc == 6)

@@ -40,8 +40,8 @@ const char *explain_wait(const amdgpu_wait_note_t &note, bool alone, bool (*is_l
     if (!(then & ~(PLAIN | AMDGPU_DID_LOOK | AMDGPU_DID_WRITE_BACK)) && !(late & ~LOADS))
         return "IDLE: only loads are late, and nothing that they are before tells anybody";
     const unsigned fences = AMDGPU_DID_BARRIER | AMDGPU_DID_INVALIDATE;
-    if (!(then & ~(PLAIN | AMDGPU_DID_LOOK | AMDGPU_DID_WRITE_BACK | fences)) && !(late & ~LOADS) &&
-        are_left_out(note, is_left_out))
+    if (!(then & ~(PLAIN | AMDGPU_DID_LOOK | AMDGPU_DID_WRITE_BACK | fences)) &&
+        !(late & ~(LOADS | AMDGPU_DID_LDS_STORE)) && are_left_out(note, is_left_out))
         return then & AMDGPU_DID_BARRIER ? "IDLE: it is for the barrier after it, which can be left out"
                                          : "IDLE: it is for the invalidation after it, which can be left out";
     return nullptr;
@@ -140,6 +140,9 @@ const char *find_role(const amdgpu_inst_t *inst, const char *kernel)
 {
     if (inst->what == AMDGPU_BARRIER && !strstr(kernel, "push") && !(inst->notes.before & ~AMDGPU_DID_LDS_LOAD))
         return "only the first thread uses the sum that it keeps, and its own wave is the next to write there";
+    if (inst->what == AMDGPU_BARRIER && strstr(kernel, "sv_run") &&
+        !(inst->notes.before & ~(AMDGPU_DID_CONSTANT | AMDGPU_DID_LDS_STORE)))
+        return "up to the next barrier only the first thread uses what was fetched, and its own wave has fetched that";
     for (const role_t &role : roles)
         if (inst->what == role.what && strstr(kernel, role.kernel) && inst->notes.word[0] &&
             !inst->notes.word[1] && strcmp(inst->notes.word[0], role.word) == 0)

@@ -11,6 +11,6 @@ WEAK_SETS=push WEAK_SEEDS=$many bash "$top_srcdir/tests/amdgpu/test_amdgpu_weak.
 status=$?
 [ "$status" -ne 77 ] || exit 77
 [ "$status" -eq 0 ] || failed=1
-WEAK_SETS="gather run run_pieces replay replay_pieces" WEAK_SEEDS=$few \
+WEAK_SETS="gather run run_pieces replay replay_pieces digest digests" WEAK_SEEDS=$few \
     bash "$top_srcdir/tests/amdgpu/test_amdgpu_weak.sh" || failed=1
 exit "$failed"
