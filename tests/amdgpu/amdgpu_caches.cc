@@ -28,7 +28,7 @@
 
 namespace {
 
-enum { LINE = 128, LINES = 1024, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 8000, NAP = 8000, HOT = 64 };
+enum { LINE = 128, LINES = 2048, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 8000, NAP = 8000, HOT = 64 };
 enum { WRITERS = AMDGPU_GPUS * CUS + 1, HOST_WRITES = WRITERS - 1 }; /* compute units, and the host */
 
 struct line_t {
@@ -71,7 +71,7 @@ struct amdgpu_gpu {
 
 struct amdgpu_machine {
     bool is_gfx90a;
-    unsigned nl2, nlines; /* of each GPU; in use */
+    unsigned ngpus, nl2, nlines; /* nl2: of each GPU; nlines: in use */
     uint64_t clock;
     amdgpu_run_state_t random;
     mood_t mood;
@@ -310,7 +310,7 @@ void disturb(amdgpu_machine *machine)
 {
     const mood_t &mood = machine->mood;
     const uint64_t random = amdgpu_machine_random(machine);
-    amdgpu_gpu *gpu = &machine->gpu[random % AMDGPU_GPUS];
+    amdgpu_gpu *gpu = &machine->gpu[random % machine->ngpus];
     const unsigned cu = (unsigned)(random >> 8) % CUS;
     unsigned line = (unsigned)(random >> 16) % machine->nlines;
     uint8_t seen[LINE];
@@ -327,7 +327,7 @@ void disturb(amdgpu_machine *machine)
 
 } // namespace
 
-amdgpu_machine_t *amdgpu_machine_open(const char *arch, uint64_t seed)
+amdgpu_machine_t *amdgpu_machine_open(const char *arch, unsigned ngpus, uint64_t seed)
 {
     amdgpu_machine_t *machine = (amdgpu_machine_t *)calloc(1, sizeof *machine);
     void *memory = nullptr;
@@ -336,10 +336,11 @@ amdgpu_machine_t *amdgpu_machine_open(const char *arch, uint64_t seed)
     memset(memory, 0, (size_t)LINES * LINE);
     machine->memory = (uint8_t *)memory;
     machine->is_gfx90a = strcmp(arch, "gfx90a") == 0;
+    machine->ngpus = ngpus;
     machine->nl2 = machine->is_gfx90a ? 1 : L2S;
     machine->random.random = mix(seed);
     machine->mood = choose_mood(machine);
-    for (unsigned g = 0; g < AMDGPU_GPUS; g++)
+    for (unsigned g = 0; g < ngpus; g++)
         open_gpu(machine, g);
     return machine;
 }
@@ -420,7 +421,7 @@ void amdgpu_machine_launch(amdgpu_machine_t *machine, unsigned gpu, const amdgpu
 
 void amdgpu_machine_step(amdgpu_machine_t *machine)
 {
-    amdgpu_gpu *gpu = &machine->gpu[amdgpu_machine_random(machine) % AMDGPU_GPUS];
+    amdgpu_gpu *gpu = &machine->gpu[amdgpu_machine_random(machine) % machine->ngpus];
     machine->clock++;
     if (gpu->grid && !amdgpu_grid_step(gpu->grid))
         end_kernel(gpu);

@@ -11,8 +11,18 @@
 
 /* How an epoch is launched: a push on one GPU and a pull on the other; or kernels of both, of which each GPU has one
    half; or such kernels that number their epochs themselves, as in graphs. Messages are by weak_messages.h, each with a
-   launch of its own, or several in one. */
-typedef enum weak_form { WEAK_BATCH, WEAK_RUN, WEAK_REPLAY, WEAK_MESSAGES, WEAK_GROUPS } weak_form_t;
+   launch of its own, or several in one. Collectives are by weak_collectives.h: short ones alone, in lines, in slots and
+   users' memory. */
+typedef enum weak_form {
+    WEAK_BATCH,
+    WEAK_RUN,
+    WEAK_REPLAY,
+    WEAK_MESSAGES,
+    WEAK_GROUPS,
+    WEAK_COLL_SMALL,
+    WEAK_COLL_LINES,
+    WEAK_COLL_SLOTS
+} weak_form_t;
 
 struct weak_kernels;
 typedef const char *(*weak_run_t)(const struct weak_kernels *kernels, uint64_t seed);

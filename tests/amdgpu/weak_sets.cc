@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "amdgpu/weak_collectives.h"
 #include "amdgpu/weak_messages.h"
 #include "amdgpu/weak_sets.h"
 
@@ -43,7 +44,10 @@ const struct {
             {"replay", nullptr, WEAK_REPLAY, false, weak_exchange_run},
             {"replay_pieces", nullptr, WEAK_REPLAY, true, weak_exchange_run},
             {"digest", nullptr, WEAK_MESSAGES, false, weak_messages_run},
-            {"digests", nullptr, WEAK_GROUPS, false, weak_messages_run}};
+            {"digests", nullptr, WEAK_GROUPS, false, weak_messages_run},
+            {"coll_small", nullptr, WEAK_COLL_SMALL, false, weak_collectives_run},
+            {"coll_ll", nullptr, WEAK_COLL_LINES, false, weak_collectives_run},
+            {"coll", nullptr, WEAK_COLL_SLOTS, false, weak_collectives_run}};
 
 } // namespace
 
