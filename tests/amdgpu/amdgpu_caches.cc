@@ -550,6 +550,7 @@ uint8_t *amdgpu_cache_atomic(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_
     uint8_t line[LINE], *memory = machine->memory + (size_t)part.line * LINE + part.first;
     begin_change(wave, part);
     gpu->l1[wave.block->cu]->present[part.line] = false;
+    amdgpu_stall_sometimes(wave); /* others see it, too */
     if (machine->place[part.line].kind != AMDGPU_COARSE)
         return memory;
     const bool here = machine->place[part.line].owner == gpu->number;
