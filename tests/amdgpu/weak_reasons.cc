@@ -141,6 +141,7 @@ struct role_t {
     {AMDGPU_WRITE_BACK, "", "go", "the first share has stored nothing that the others read"},
     {AMDGPU_PLAIN, "", "go", "the write-back of the same block's count brings it out, later"},
     {AMDGPU_WRITE_BACK, "", "result", "what it publishes is pinned memory, which no L2 keeps"},
+    {AMDGPU_WRITE_BACK, "digest", "done", "the word says that nothing has come"},
     {AMDGPU_WRITE_BACK, "", "done", "the word for a bad packet promises nothing of its bytes"},
     {AMDGPU_WRITE_BACK, "", "failed", "the word says that nothing was stored"},
     {AMDGPU_WRITE_BACK, "", "record", "the byte that it is for lies in a slot, which no L2 keeps"},
@@ -160,7 +161,8 @@ const char *find_role(const amdgpu_inst_t *inst, const char *kernel)
     if (inst->what == AMDGPU_BARRIER && strstr(kernel, "sv_run") &&
         !(inst->notes.before & ~(AMDGPU_DID_CONSTANT | AMDGPU_DID_LDS_STORE)))
         return "up to the next barrier only the first thread uses what was fetched, and its own wave has fetched that";
-    if (inst->what == AMDGPU_WRITE_BACK && strstr(kernel, "digest") && inst->notes.word[1])
+    if (inst->what == AMDGPU_WRITE_BACK && strstr(kernel, "digest") && inst->notes.word[1] &&
+        !inst->notes.found_other)
         return "each block has written back its own when it was counted; since then only the scratch is dirty";
     for (const role_t &role : roles)
         if (inst->what == role.what && strstr(kernel, role.kernel) && inst->notes.word[0] &&
