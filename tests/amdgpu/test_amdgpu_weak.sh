@@ -3,9 +3,9 @@
 #
 # Pushes and pulls, messages and collectives between emulated AMD GPUs whose memory is weak, by each set of kernels that
 # does that: WEAK_SEEDS schedules for each set and architecture (40; half as many of collectives in slots or lines) go
-# well. Then every WEAK_STRIDE-th mutation of what they executed (40) is tried with up to WEAK_TRIES seeds (8), so that it
-# is known that the runs can notice something. WEAK_TABLE=1 prints what each came to. WEAK_SETS names the sets (all), and
-# those of WEAK_MUTATED are mutated (all but collectives in slots or lines, which take long).
+# well. Then every WEAK_STRIDE-th mutation of what they executed (40) is tried with up to WEAK_TRIES seeds (8), so that
+# it is known that the runs can notice something. WEAK_TABLE=1 prints what each came to. WEAK_SETS names the sets (all),
+# and those of WEAK_MUTATED are mutated (all but collectives in slots or lines, which take long).
 set -u
 top_builddir=${top_builddir:-.}
 [ -n "${HIP_CLANG:-}" ] || { echo "SKIP: this build has no compiler for AMD GPUs (Debian: clang-19, lld-19)"; exit 77; }

@@ -11,8 +11,8 @@
  *   COPIED    the same from a copy that the sender's kernel makes in its own memory
  *
  * The reader's kernel is launched after its host has seen the word in the shared segment; or before, and waits for the
- * word beside the record, where the bytes come into a slot, or are lent and may be read before. In an exchange that is DAMAGED, a
- * byte of the last message is changed on the way; in one that is ABSENT it never comes.
+ * word beside the record, where the bytes come into a slot, or are lent and may be read before. In an exchange that is
+ * DAMAGED, a byte of the last message is changed on the way; in one that is ABSENT it never comes.
  */
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # As test_amdgpu_weak.sh, for long: 100000 schedules of the push and the pull for each architecture, 10000 of each other
-# set (5000 of collectives in slots or lines), and every mutation with up to 5000 seeds, with a line for each. tests/amdgpu/README.md says why some survive.
+# set (5000 of collectives in slots or lines), and every mutation with up to 5000 seeds, with a line for each.
+# tests/amdgpu/README.md says why some survive.
 set -u
 top_srcdir=${top_srcdir:-.}
 export WEAK_STRIDE=${WEAK_STRIDE:-1} WEAK_TRIES=${WEAK_TRIES:-5000} WEAK_TABLE=1
