@@ -28,7 +28,7 @@
 
 namespace {
 
-enum { LINE = 128, LINES = 2048, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 8000, NAP = 8000, HOT = 64 };
+enum { LINE = 128, LINES = 2048, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 8000, NAP = 8000, HOT = 64, POLLS = 32 };
 enum { WRITERS = AMDGPU_GPUS * CUS + 1, HOST_WRITES = WRITERS - 1 }; /* compute units, and the host */
 
 struct line_t {
@@ -593,5 +593,7 @@ void amdgpu_cache_invalidate(amdgpu_wave &wave, const amdgpu_inst &inst, bool l1
     for (unsigned line = 0; l2 && line < machine->nlines; line++)
         if (home_of(machine, line) != below && (machine->is_gfx90a || is_past_l2(gpu, line, inst)))
             forget_clean(below, line);
-    amdgpu_stall_sometimes(wave); /* what is still in flight, or loaded by others, comes after it */
+    /* What is still in flight, or loaded by others, comes after it. Waves that poll for long rest less and less. */
+    if (amdgpu_machine_random(machine) % (1 + wave.acquires++ / POLLS) == 0)
+        amdgpu_stall_sometimes(wave);
 }

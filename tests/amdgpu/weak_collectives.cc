@@ -26,7 +26,7 @@ namespace {
 
 enum { ROUNDS = 3, PIECES = 2, CHANNELS = 2, FIFO_BYTES = 1024, MOST_BYTES = 1280, LINE = 128, JUNK = 0x5a };
 /* Waits look at clock and host seldom, so that one in vain takes many steps where waves rest. */
-const uint64_t PATIENCE = 600000, STEPS = 6 * PATIENCE, STEPS_IN_VAIN = 24 * PATIENCE, TICK_NS = 10,
+const uint64_t PATIENCE = 600000, STEPS = 16 * PATIENCE, STEPS_IN_VAIN = 32 * PATIENCE, TICK_NS = 10,
                BRIEF_PATIENCE = 30000;
 
 /* What a rank has beside its arena. */
