@@ -28,7 +28,7 @@
 
 namespace {
 
-enum { LINE = 128, LINES = 1024, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 8000, NAP = 8000, HOT = 64 };
+enum { LINE = 128, LINES = 2048, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 8000, NAP = 8000, HOT = 64, POLLS = 32 };
 enum { WRITERS = AMDGPU_GPUS * CUS + 1, HOST_WRITES = WRITERS - 1 }; /* compute units, and the host */
 
 struct line_t {
@@ -71,7 +71,7 @@ struct amdgpu_gpu {
 
 struct amdgpu_machine {
     bool is_gfx90a;
-    unsigned nl2, nlines; /* of each GPU; in use */
+    unsigned ngpus, nl2, nlines; /* nl2: of each GPU; nlines: in use */
     uint64_t clock;
     amdgpu_run_state_t random;
     mood_t mood;
@@ -310,7 +310,7 @@ void disturb(amdgpu_machine *machine)
 {
     const mood_t &mood = machine->mood;
     const uint64_t random = amdgpu_machine_random(machine);
-    amdgpu_gpu *gpu = &machine->gpu[random % AMDGPU_GPUS];
+    amdgpu_gpu *gpu = &machine->gpu[random % machine->ngpus];
     const unsigned cu = (unsigned)(random >> 8) % CUS;
     unsigned line = (unsigned)(random >> 16) % machine->nlines;
     uint8_t seen[LINE];
@@ -327,7 +327,7 @@ void disturb(amdgpu_machine *machine)
 
 } // namespace
 
-amdgpu_machine_t *amdgpu_machine_open(const char *arch, uint64_t seed)
+amdgpu_machine_t *amdgpu_machine_open(const char *arch, unsigned ngpus, uint64_t seed)
 {
     amdgpu_machine_t *machine = (amdgpu_machine_t *)calloc(1, sizeof *machine);
     void *memory = nullptr;
@@ -336,10 +336,11 @@ amdgpu_machine_t *amdgpu_machine_open(const char *arch, uint64_t seed)
     memset(memory, 0, (size_t)LINES * LINE);
     machine->memory = (uint8_t *)memory;
     machine->is_gfx90a = strcmp(arch, "gfx90a") == 0;
+    machine->ngpus = ngpus;
     machine->nl2 = machine->is_gfx90a ? 1 : L2S;
     machine->random.random = mix(seed);
     machine->mood = choose_mood(machine);
-    for (unsigned g = 0; g < AMDGPU_GPUS; g++)
+    for (unsigned g = 0; g < ngpus; g++)
         open_gpu(machine, g);
     return machine;
 }
@@ -420,7 +421,7 @@ void amdgpu_machine_launch(amdgpu_machine_t *machine, unsigned gpu, const amdgpu
 
 void amdgpu_machine_step(amdgpu_machine_t *machine)
 {
-    amdgpu_gpu *gpu = &machine->gpu[amdgpu_machine_random(machine) % AMDGPU_GPUS];
+    amdgpu_gpu *gpu = &machine->gpu[amdgpu_machine_random(machine) % machine->ngpus];
     machine->clock++;
     if (gpu->grid && !amdgpu_grid_step(gpu->grid))
         end_kernel(gpu);
@@ -509,7 +510,7 @@ static void begin_change(amdgpu_wave &wave, const part_t &part)
     note_change(machine, part, wave.run->gpu->number * CUS + wave.block->cu);
 }
 
-static void stall_sometimes(amdgpu_wave &wave)
+void amdgpu_stall_sometimes(amdgpu_wave &wave)
 {
     amdgpu_machine_t *machine = wave.run->gpu->machine;
     if (amdgpu_machine_random(machine) % machine->mood.stalls != 0)
@@ -537,7 +538,7 @@ void amdgpu_cache_store(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t add
         bytes -= part.bytes;
     }
     if (seen)
-        stall_sometimes(wave);
+        amdgpu_stall_sometimes(wave);
 }
 
 uint8_t *amdgpu_cache_atomic(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t address, unsigned bytes)
@@ -549,6 +550,7 @@ uint8_t *amdgpu_cache_atomic(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_
     uint8_t line[LINE], *memory = machine->memory + (size_t)part.line * LINE + part.first;
     begin_change(wave, part);
     gpu->l1[wave.block->cu]->present[part.line] = false;
+    amdgpu_stall_sometimes(wave); /* others see it, too */
     if (machine->place[part.line].kind != AMDGPU_COARSE)
         return memory;
     const bool here = machine->place[part.line].owner == gpu->number;
@@ -591,5 +593,7 @@ void amdgpu_cache_invalidate(amdgpu_wave &wave, const amdgpu_inst &inst, bool l1
     for (unsigned line = 0; l2 && line < machine->nlines; line++)
         if (home_of(machine, line) != below && (machine->is_gfx90a || is_past_l2(gpu, line, inst)))
             forget_clean(below, line);
-    stall_sometimes(wave); /* what is still in flight, or loaded by others, comes after it */
+    /* What is still in flight, or loaded by others, comes after it. Waves that poll for long rest less and less. */
+    if (amdgpu_machine_random(machine) % (1 + wave.acquires++ / POLLS) == 0)
+        amdgpu_stall_sometimes(wave);
 }

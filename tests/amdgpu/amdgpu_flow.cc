@@ -68,10 +68,19 @@ void run_nothing(amdgpu_wave &wave, const amdgpu_inst &inst)
     (void)wave, (void)inst;
 }
 
+/* False: the instruction comes again in a later turn. */
+bool wait_for_accesses(amdgpu_wave &wave, const uint8_t most[2])
+{
+    if (!wave.late || amdgpu_late_wait(wave, most))
+        return true;
+    wave.pc = wave.at;
+    wave.yields = true;
+    return false;
+}
+
 void run_waitcnt(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
-    if (wave.late)
-        amdgpu_late_wait(wave, inst.most[0], inst.most[1]);
+    (void)wait_for_accesses(wave, inst.most);
 }
 
 void run_sleep(amdgpu_wave &wave, const amdgpu_inst &inst)
@@ -91,8 +100,9 @@ void run_barrier(amdgpu_wave &wave, const amdgpu_inst &inst)
 void run_endpgm(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
     (void)inst;
-    if (wave.late)
-        amdgpu_late_wait(wave, 0, 0);
+    const uint8_t none[2] = {0, 0};
+    if (!wait_for_accesses(wave, none))
+        return;
     wave.state = AMDGPU_ENDED;
     wave.yields = true;
     wave.block->ended++;

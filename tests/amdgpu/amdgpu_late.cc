@@ -10,6 +10,7 @@
 
 #include "amdgpu/amdgpu_lanes.h"
 #include "amdgpu/amdgpu_late.h"
+#include "amdgpu/amdgpu_weak.h"
 
 namespace {
 
@@ -220,6 +221,50 @@ void wait_for(amdgpu_wave &wave, unsigned counter, unsigned most)
     }
 }
 
+/* Whether a wait is for the access. */
+bool is_awaited(const amdgpu_late *late, const access_t *access, const uint8_t most[2])
+{
+    for (unsigned c = 0; c < 2; c++)
+        if (most[c] != UINT8_MAX && access->inst->counters & (c + 1) && access->number[c] + most[c] <= late->issued[c])
+            return true;
+    return false;
+}
+
+/* One of those that are waited for, or what it depends on. UINT_MAX: there is none. */
+unsigned choose_awaited(const amdgpu_wave &wave, const uint8_t most[2])
+{
+    const amdgpu_late *late = wave.late;
+    unsigned chosen = UINT_MAX, found = 0;
+    for (unsigned a = 0; a < late->count; a++)
+        if (is_awaited(late, late->access[a], most) && (amdgpu_random(wave.run) >> 32) % ++found == 0)
+            chosen = a;
+    for (unsigned a = 0; chosen != UINT_MAX && a < chosen; a++)
+        if (depends(late->access[a], late->access[chosen])) {
+            chosen = a;
+            a = UINT_MAX; /* from the first one again */
+        }
+    return chosen;
+}
+
+/* In any order, and now and then others have a turn, or many, before the next one is done. */
+bool wait_apart(amdgpu_wave &wave, const uint8_t most[2])
+{
+    enum { PAUSES = 8 };
+    for (unsigned chosen; (chosen = choose_awaited(wave, most)) != UINT_MAX;) {
+        const bool was_stalled = wave.stalled > amdgpu_gpu_clock(wave.run->gpu);
+        complete(wave, chosen);
+        const bool stalls = !was_stalled && wave.stalled > amdgpu_gpu_clock(wave.run->gpu);
+        if (choose_awaited(wave, most) == UINT_MAX)
+            return true;
+        if (!stalls && (amdgpu_random(wave.run) >> 32) % PAUSES != 0)
+            continue;
+        if (!stalls)
+            amdgpu_stall_sometimes(wave);
+        return false;
+    }
+    return true;
+}
+
 /* One that depends on none before it. */
 void complete_some(amdgpu_wave &wave)
 {
@@ -272,10 +317,13 @@ void amdgpu_late_issue(amdgpu_wave &wave, const amdgpu_inst &inst)
         complete_some(wave);
 }
 
-void amdgpu_late_wait(amdgpu_wave &wave, unsigned most_vm, unsigned most_lgkm)
+bool amdgpu_late_wait(amdgpu_wave &wave, const uint8_t most[2])
 {
-    wait_for(wave, AMDGPU_COUNTS_VM, most_vm);
-    wait_for(wave, AMDGPU_COUNTS_LGKM, most_lgkm);
+    if (wave.run->gpu)
+        return wait_apart(wave, most);
+    wait_for(wave, AMDGPU_COUNTS_VM, most[0]);
+    wait_for(wave, AMDGPU_COUNTS_LGKM, most[1]);
+    return true;
 }
 
 /* A second load into a register keeps its order after the first one, so it may name it as its result. */

@@ -20,8 +20,9 @@ void amdgpu_late_close(struct amdgpu_late *late);
 /* Takes over an access of the wave, and may do some of those that are waiting. */
 void amdgpu_late_issue(amdgpu_wave &wave, const amdgpu_inst &inst);
 
-/* Does accesses, the oldest first, until at most so many are left by each counter. */
-void amdgpu_late_wait(amdgpu_wave &wave, unsigned most_vm, unsigned most_lgkm);
+/* Does accesses until at most so many are left by each counter (UINT8_MAX: as many as there are). With caches they are
+   done in any order, and others may have their turns in between: false says that there are more, for a later turn. */
+bool amdgpu_late_wait(amdgpu_wave &wave, const uint8_t most[2]);
 
 /* Ends the process if an instruction names a register that a load is still to fill: nothing has waited for it. */
 void amdgpu_late_check(const amdgpu_wave &wave, const amdgpu_inst &inst);

@@ -17,6 +17,7 @@ enum { OPEN = 512, GHOSTS = 4096, LOOKS = 8 };
 
 /* An access that no wait has waited for yet. */
 struct open_t {
+    const amdgpu_inst_t *inst;
     uint8_t counters;
     uint16_t did;
     uint64_t number[2];
@@ -74,11 +75,24 @@ void end_ghosts(amdgpu_noting *noting, const amdgpu_inst_t &wait)
     noting->nghosts = kept;
 }
 
+/* Once each, as far as there is room. */
+void keep_fence(const amdgpu_inst_t **kept, const amdgpu_inst_t *inst)
+{
+    for (unsigned f = 0; f < AMDGPU_NOTED_FENCES; f++) {
+        if (!kept[f])
+            kept[f] = inst;
+        if (kept[f] == inst)
+            return;
+    }
+}
+
 void make_ghost(amdgpu_noting *noting, const amdgpu_inst_t &wait, unsigned change, const open_t &access)
 {
     amdgpu_wait_note_t *note = &wait.notes.wait[change];
     note->held++;
     note->late |= access.did;
+    if (access.inst->what == AMDGPU_WRITE_BACK)
+        keep_fence(note->flush, access.inst);
     if (noting->nghosts == GHOSTS) {
         fprintf(stderr, "amdgpu: more accesses than notes are taken of\n");
         abort();
@@ -176,12 +190,8 @@ void haunt(amdgpu_noting *noting, const amdgpu_inst_t &inst, unsigned did)
     for (unsigned g = 0; g < noting->nghosts; g++) {
         amdgpu_wait_note_t *note = &noting->ghost[g].wait->notes.wait[noting->ghost[g].change];
         note->then |= (uint16_t)did;
-        for (unsigned f = 0; did & (AMDGPU_DID_BARRIER | AMDGPU_DID_INVALIDATE) && f < AMDGPU_NOTED_FENCES; f++) {
-            if (!note->fence[f])
-                note->fence[f] = &inst;
-            if (note->fence[f] == &inst)
-                break;
-        }
+        if (did & (AMDGPU_DID_BARRIER | AMDGPU_DID_INVALIDATE))
+            keep_fence(note->fence, &inst);
     }
 }
 
@@ -297,6 +307,7 @@ void amdgpu_note(amdgpu_wave &wave, const amdgpu_inst_t &inst)
         abort();
     }
     open_t *access = &noting->open[noting->nopen++];
+    access->inst = &inst;
     access->counters = inst.counters;
     access->did = (uint16_t)did;
     for (unsigned c = 0; c < 2; c++)

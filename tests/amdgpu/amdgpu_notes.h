@@ -44,6 +44,7 @@ typedef struct amdgpu_wait_note {
     uint32_t held;                     /* how often it waited for something that the mutation does not wait for */
     uint16_t late, then;               /* what that did; what the wave did before the next wait for it */
     const struct amdgpu_inst *fence[AMDGPU_NOTED_FENCES]; /* among that: barriers and invalidations */
+    const struct amdgpu_inst *flush[AMDGPU_NOTED_FENCES]; /* write-backs that would be later */
 } amdgpu_wait_note_t;
 
 /* Words of LDS, a bit each, that each wave loads and stores before a barrier, and after it. */

@@ -138,6 +138,7 @@ void begin_wave(grid_t *grid, unsigned number)
     amdgpu_set_pair(*wave, AMDGPU_EXEC, lanes >= AMDGPU_LANES ? ~0ull : (1ull << lanes) - 1);
     wave->scc = wave->yields = wave->sleeps = false;
     wave->stalled = 0;
+    wave->acquires = 0;
     wave->state = AMDGPU_RUNS;
     wave->pc = wave->at = launch->kernel->entry;
     wave->vgpr = grid->vgprs + (size_t)number * launch->kernel->nvgprs * AMDGPU_LANES;

@@ -24,7 +24,7 @@ enum {
     AMDGPU_KERNELS = 8, /* in one code object */
     AMDGPU_HIDDEN = 32, /* arguments that the runtime adds */
     AMDGPU_RANGES = 16, /* of memory, that a launch remembers */
-    AMDGPU_ACQUIRES = 24 /* different invalidations in a kernel that a block remembers */
+    AMDGPU_ACQUIRES = 96 /* different invalidations in a kernel that a block remembers */
 };
 
 /* Flat addresses of LDS begin here, where a process has no memory. */
@@ -124,6 +124,7 @@ typedef struct amdgpu_wave {
     bool yields;          /* the turn ends after this instruction */
     bool sleeps;          /* as it says itself */
     uint64_t stalled;     /* until that time of its GPU's clock it has no turn */
+    unsigned acquires;    /* invalidations so far */
     amdgpu_state_t state;
     uintptr_t pc, at;     /* of the next instruction, and of this one */
     uint32_t *vgpr;       /* 64 lanes of each */

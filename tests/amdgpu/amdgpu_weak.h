@@ -13,7 +13,7 @@
 
 #include "amdgpu/amdgpu_wave.h"
 
-enum { AMDGPU_GPUS = 2, AMDGPU_HOST = AMDGPU_GPUS }; /* whose memory */
+enum { AMDGPU_GPUS = 3, AMDGPU_HOST = AMDGPU_GPUS }; /* at most; whose memory */
 
 /* Ordinary memory of a GPU; memory of a GPU that no L2 keeps; pinned memory of the host, which no L2 keeps either. */
 typedef enum amdgpu_memory { AMDGPU_COARSE, AMDGPU_UNCACHED, AMDGPU_PINNED } amdgpu_memory_t;
@@ -23,7 +23,7 @@ typedef struct amdgpu_gpu amdgpu_gpu_t;
 typedef struct amdgpu_grid amdgpu_grid_t;
 
 /* arch: gfx90a, whose GPUs have one L2 each, or gfx942, whose GPUs have two. Partner: amdgpu_machine_close(). */
-amdgpu_machine_t *amdgpu_machine_open(const char *arch, uint64_t seed);
+amdgpu_machine_t *amdgpu_machine_open(const char *arch, unsigned ngpus, uint64_t seed);
 void amdgpu_machine_close(amdgpu_machine_t *machine);
 
 /* Lines of its own in the memory of a GPU, or of the host: zeros. It is there until the machine is closed. */
@@ -52,6 +52,7 @@ uint64_t amdgpu_gpu_clock(const amdgpu_gpu_t *gpu);
 unsigned amdgpu_gpu_choose_cu(amdgpu_gpu_t *gpu);
 unsigned amdgpu_gpu_patience(const amdgpu_gpu_t *gpu);
 unsigned amdgpu_gpu_choose_nap(amdgpu_gpu_t *gpu); /* how long a wave is to rest after a turn */
+void amdgpu_stall_sometimes(amdgpu_wave_t &wave);  /* the wave's turn ends, and it may rest */
 
 /* A launch whose turns somebody else gives; step is false once all waves are at their end. */
 amdgpu_grid_t *amdgpu_grid_begin(const amdgpu_launch_t *launch, amdgpu_gpu_t *gpu, uint64_t random);

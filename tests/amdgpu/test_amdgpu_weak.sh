@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Pushes and pulls between two emulated AMD GPUs whose memory is weak (weak_exchange.h), by each set of kernels that
-# does that: WEAK_SEEDS schedules for each set and architecture (40) go well. Then every WEAK_STRIDE-th mutation of what
-# they executed (40; with BRIEF 120 for sets of much code) is tried with up to WEAK_TRIES seeds (8), so that it is known
-# that the runs can notice something.
-# WEAK_TABLE=1 prints what each came to. WEAK_SETS names the sets (all), and those of WEAK_MUTATED are mutated (all).
+# Pushes and pulls, messages and collectives between emulated AMD GPUs whose memory is weak, by each set of kernels that
+# does that: WEAK_SEEDS schedules for each set and architecture (40; half as many of collectives in slots or lines, with
+# BRIEF a quarter) go well. Then every WEAK_STRIDE-th mutation of what they executed (40; with BRIEF 120 for sets of much
+# code) is tried with up to WEAK_TRIES seeds (8), so that it is known that the runs can notice something. WEAK_TABLE=1
+# prints what each came to. WEAK_SETS names the sets (all), and those of WEAK_MUTATED are mutated (all but collectives in
+# slots or lines, which take long).
 set -u
 top_builddir=${top_builddir:-.}
 [ -n "${HIP_CLANG:-}" ] || { echo "SKIP: this build has no compiler for AMD GPUs (Debian: clang-19, lld-19)"; exit 77; }
@@ -13,17 +14,19 @@ top_builddir=${top_builddir:-.}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
-read -ra sets <<<"${WEAK_SETS:-push gather run run_pieces replay replay_pieces}"
+read -ra sets <<<"${WEAK_SETS:-push gather run run_pieces replay replay_pieces digest digests coll_small coll_ll coll}"
+mutated=${WEAK_MUTATED-push gather run run_pieces replay replay_pieces digest digests coll_small}
 for arch in gfx942 gfx90a; do
     for set in "${sets[@]}"; do
-        mutations=()
+        mutations=() seeds=${WEAK_SEEDS:-40}
+        case $set in coll|coll_ll) [ -n "${BRIEF:-}" ] && seeds=$(((seeds + 3) / 4)) || seeds=$(((seeds + 1) / 2)) ;; esac
         case $set in
-        gather|*_pieces) stride=${WEAK_STRIDE:-${BRIEF:+120}} ;;
+        gather|*_pieces|digest*|coll*) stride=${WEAK_STRIDE:-${BRIEF:+120}} ;;
         *) stride=${WEAK_STRIDE:-} ;;
         esac
         stride=${stride:-40}
-        [[ " ${WEAK_MUTATED-${sets[*]}} " == *" $set "* ]] && mutations=("$stride" "${WEAK_TRIES:-8}")
-        "$top_builddir/tests/amdgpu/weak_driver" "$top_builddir/lib/kernels" "$arch" "$set" 1 "${WEAK_SEEDS:-40}" \
+        case " $mutated " in *" $set "*) mutations=("$stride" "${WEAK_TRIES:-8}") ;; esac
+        "$top_builddir/tests/amdgpu/weak_driver" "$top_builddir/lib/kernels" "$arch" "$set" 1 "$seeds" \
             "${mutations[@]}" >"$work/out" 2>&1 || { echo "FAIL: $set on $arch"; failed=$((failed + 1)); }
         # Without the release of its last share a packet's bytes are in a cache while its word is there.
         [ "$set" != push ] || [ "$stride" -gt 1 ] || [ "${#mutations[@]}" -eq 0 ] ||

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * weak_driver FOLDER ARCH SET FIRST COUNT [STRIDE SEEDS]: runs the exchange of weak_exchange.h with the code objects of
- * a set of kernels in the folder (named by its push: push, gather, run, run_pieces, replay, replay_pieces) for COUNT
- * seeds from FIRST on. With STRIDE it then makes mutations of the code that these runs executed, takes every STRIDE-th
- * one, and runs each in a process of its own with seeds 1 to SEEDS until one of them notices; 20 seeds are enough for
- * what the notes of the runs explain.
+ * weak_driver FOLDER ARCH SET FIRST COUNT [STRIDE SEEDS]: runs the exchange of a set of kernels (weak_sets.cc: push,
+ * gather, run, run_pieces, replay, replay_pieces, digest, digests) with code objects in the folder for COUNT seeds from
+ * FIRST on. With STRIDE it then makes mutations of the code that these runs executed, takes every STRIDE-th
+ * one, and runs each in a process of its own with up to SEEDS seeds until one of them notices, first with those in
+ * which its instruction has run. Few are enough for what the notes of the runs explain, or what it is for.
  *
  * Mutations, one at a time: a counter of an s_waitcnt no longer waited for; a barrier, a write-back or an invalidation
  * left out; a bit of those and of global accesses (sc0, sc1, nt; glc, slc) cleared. sc0 of an atomic is none: it says
@@ -25,15 +25,17 @@
 #include <unistd.h>
 
 #include "amdgpu/amdgpu_wave.h"
-#include "amdgpu/weak_exchange.h"
+#include "amdgpu/amdgpu_weak.h"
+#include "amdgpu/weak_history.h"
 #include "amdgpu/weak_reasons.h"
+#include "amdgpu/weak_sets.h"
 
 namespace {
 
 const char *const change_names[WEAK_CHANGES] = {"not waited for", "without vmcnt",  "without lgkmcnt", "left out",
                                                 "without sc0/glc", "without sc1",    "without nt/slc"};
 
-const uint64_t FEW = 20; /* seeds for what may be explained */
+const uint64_t FEW = 20, FEWEST = 6; /* seeds for what may be explained, and for what notes explain */
 
 struct outcome_t { /* shared with the process of a mutation */
     uint64_t seed;
@@ -45,9 +47,11 @@ struct counts_t {
     uint64_t latest; /* seed that was needed */
 } counts[WEAK_CHANGES];
 
+/* Waves that came here together would often go on in the right order by chance. */
 void run_nothing(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
-    (void)wave, (void)inst;
+    (void)inst;
+    amdgpu_stall_sometimes(wave);
 }
 
 bool applies(weak_change_t change, const amdgpu_inst_t *inst, const char *text)
@@ -82,28 +86,52 @@ void apply(weak_change_t change, amdgpu_inst_t *inst)
     }
 }
 
-/* In a process of its own, since a mutation may end it. True: some seed noticed. */
-bool is_noticed(const weak_kernels_t *kernels, amdgpu_inst_t *inst, weak_change_t change, uint64_t first, uint64_t last)
+/* One at a time, what it came to. */
+struct mutation_t {
+    const amdgpu_kernel_t *kernel;
+    amdgpu_inst_t *inst;
+    uintptr_t pc;
+    weak_change_t change;
+    bool noticed;
+    uint64_t tries, last; /* seeds that were tried, the last of them */
+    outcome_t outcome;
+};
+
+mutation_t mutations[16384];
+unsigned nmutations;
+
+void run_mutated(const weak_kernels_t *kernels, mutation_t *mutation, uint64_t tries)
+{
+    apply(mutation->change, mutation->inst);
+    amdgpu_notes_taken = false;
+    outcome->seed = mutation->last;
+    for (; mutation->tries < tries; mutation->tries++) {
+        outcome->seed = weak_history_next(mutation->kernel->object, mutation->pc, outcome->seed);
+        const char *reason = kernels->run(kernels, outcome->seed);
+        if (reason) {
+            snprintf(outcome->reason, sizeof outcome->reason, "%s", reason);
+            _exit(1);
+        }
+    }
+    _exit(0);
+}
+
+/* Goes on until so many seeds are tried, or one notices. In a process of its own, since a mutation may end it. */
+void try_mutation(const weak_kernels_t *kernels, mutation_t *mutation, uint64_t tries)
 {
     const struct rlimit no_core = {0, 0};
     int status;
     outcome->reason[0] = '\0';
+    outcome->seed = mutation->last;
+    if (mutation->noticed || mutation->tries >= tries)
+        return;
     fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
         setrlimit(RLIMIT_CORE, &no_core);
         if (!freopen("/dev/null", "w", stderr))
             _exit(2);
-        apply(change, inst);
-        amdgpu_notes_taken = false;
-        for (outcome->seed = first; outcome->seed <= last; outcome->seed++) {
-            const char *reason = weak_exchange_run(kernels, outcome->seed);
-            if (reason) {
-                snprintf(outcome->reason, sizeof outcome->reason, "%s", reason);
-                _exit(1);
-            }
-        }
-        _exit(0);
+        run_mutated(kernels, mutation, tries);
     }
     if (child < 0 || waitpid(child, &status, 0) != child) {
         perror("weak_driver: fork");
@@ -112,21 +140,11 @@ bool is_noticed(const weak_kernels_t *kernels, amdgpu_inst_t *inst, weak_change_
     if (WIFSIGNALED(status))
         snprintf(outcome->reason, sizeof outcome->reason,
                  "the interpreter stops: a use without a wait, or an address nowhere");
-    return outcome->reason[0] != '\0';
+    mutation->noticed = outcome->reason[0] != '\0';
+    mutation->tries = tries;
+    mutation->last = outcome->seed;
+    mutation->outcome = *outcome;
 }
-
-/* One at a time, what it came to. */
-struct mutation_t {
-    const amdgpu_kernel_t *kernel;
-    amdgpu_inst_t *inst;
-    uintptr_t pc;
-    weak_change_t change;
-    bool noticed;
-    outcome_t outcome;
-};
-
-mutation_t mutations[4096];
-unsigned nmutations;
 
 /* WEAK_ONLY=KERNEL:OFFSET tries those of one instruction. */
 bool is_wanted(const amdgpu_kernel_t *kernel, uintptr_t offset)
@@ -135,6 +153,15 @@ bool is_wanted(const amdgpu_kernel_t *kernel, uintptr_t offset)
     const size_t length = strlen(kernel->name);
     return !only || (strncmp(only, kernel->name, length) == 0 && only[length] == ':' &&
                      strtoull(only + length + 1, nullptr, 16) == offset);
+}
+
+void add_mutation(const mutation_t &mutation)
+{
+    if (nmutations == sizeof mutations / sizeof *mutations) {
+        fprintf(stderr, "weak_driver: there are more mutations than %u\n", nmutations);
+        exit(2);
+    }
+    mutations[nmutations++] = mutation;
 }
 
 /* Of what has run. */
@@ -151,10 +178,19 @@ void make_mutations(const amdgpu_kernel_t *kernel, unsigned stride)
             continue;
         const char *text = line + strspn(line, " \t");
         for (unsigned c = 0; c < WEAK_CHANGES; c++)
-            if (applies((weak_change_t)c, inst, text) && number++ % stride == 0 &&
-                nmutations < sizeof mutations / sizeof *mutations)
-                mutations[nmutations++] = {kernel, inst, pc, (weak_change_t)c, false, {}};
+            if (applies((weak_change_t)c, inst, text) && number++ % stride == 0)
+                add_mutation({kernel, inst, pc, (weak_change_t)c, false, 0, 0, {}});
     }
+}
+
+const char *reason_of(const mutation_t &mutation, bool (*is_left_out)(const amdgpu_inst_t *inst))
+{
+    return weak_reason_find(mutation.change, mutation.inst, mutation.kernel->name, is_left_out);
+}
+
+bool is_not_known(const amdgpu_inst_t *)
+{
+    return false;
 }
 
 bool is_left_out(const amdgpu_inst_t *inst)
@@ -171,8 +207,7 @@ void print_mutation(const char *arch, const mutation_t &mutation)
     counts_t *count = &counts[mutation.change];
     char line[256], described[256];
     (void)amdgpu_disassemble(object, mutation.pc, line, sizeof line);
-    const char *reason = mutation.noticed ? nullptr : weak_reason_find(mutation.change, mutation.inst,
-                                                                       mutation.kernel->name, is_left_out);
+    const char *reason = mutation.noticed ? nullptr : reason_of(mutation, is_left_out);
     const bool idle = reason && strncmp(reason, "IDLE", 4) == 0;
     count->tried++;
     count->caught += mutation.noticed;
@@ -186,56 +221,29 @@ void print_mutation(const char *arch, const mutation_t &mutation)
     if (mutation.noticed)
         printf("noticed, seed %lu, %s\n", (unsigned long)mutation.outcome.seed, mutation.outcome.reason);
     else
-        printf("%s [%s ]\n", reason ? reason : "SURVIVES", described);
+        printf("%s, %lu seeds [%s ]\n", reason ? reason : "SURVIVES", (unsigned long)mutation.tries, described);
 }
 
-const amdgpu_kernel_t *load_kernel(const char *folder, const char *name, const char *arch)
+/* What lets itself be left out explains others, and is known before these. */
+void try_mutations(const weak_kernels_t *kernels, uint64_t seeds)
 {
-    static uint8_t images[2][1 << 19];
-    static unsigned used;
-    char path[512], error[256] = "it cannot be read";
-    snprintf(path, sizeof path, "%s/kernel_%s.%s.co", folder, name, arch);
-    FILE *file = fopen(path, "rb");
-    uint8_t *image = images[used++];
-    const size_t bytes = file ? fread(image, 1, sizeof images[0], file) : 0;
-    if (file)
-        fclose(file);
-    amdgpu_object_t *object = bytes > 64 && bytes < sizeof images[0]
-                                  ? amdgpu_object_load(image, arch, error, sizeof error) : nullptr;
-    char symbol[64];
-    snprintf(symbol, sizeof symbol, "sv_%s", name);
-    const amdgpu_kernel_t *kernel = object ? amdgpu_kernel_find(object, symbol) : nullptr;
-    if (!kernel) {
-        fprintf(stderr, "%s: %s\n", path, object ? "it lacks its kernel" : error);
-        exit(2);
+    for (unsigned m = 0; m < nmutations; m++) {
+        const char *reason = reason_of(mutations[m], is_not_known);
+        const uint64_t tries = reason && strncmp(reason, "IDLE", 4) == 0 ? FEWEST : FEW;
+        try_mutation(kernels, &mutations[m], seeds < tries ? seeds : tries);
     }
-    return kernel;
-}
-
-/* By the name of its push. */
-weak_kernels_t load_set(const char *folder, const char *arch, const char *name)
-{
-    const struct {
-        const char *push, *pull;
-        weak_form_t form;
-        bool pieces;
-    } sets[] = {{"push", "pull", WEAK_BATCH, false},     {"gather", "scatter", WEAK_BATCH, true},
-                {"run", nullptr, WEAK_RUN, false},       {"run_pieces", nullptr, WEAK_RUN, true},
-                {"replay", nullptr, WEAK_REPLAY, false}, {"replay_pieces", nullptr, WEAK_REPLAY, true}};
-    for (const auto &set : sets)
-        if (strcmp(set.push, name) == 0) {
-            const amdgpu_kernel_t *push = load_kernel(folder, set.push, arch);
-            return {arch, push, set.pull ? load_kernel(folder, set.pull, arch) : push, set.form, set.pieces};
-        }
-    fprintf(stderr, "no set of kernels has the name %s\n", name);
-    exit(2);
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (unsigned m = 0; m < nmutations; m++)
+            if ((mutations[m].change == WEAK_DROPPED) == (pass == 0) && !reason_of(mutations[m], is_left_out))
+                try_mutation(kernels, &mutations[m], seeds);
 }
 
 int run_seeds(const weak_kernels_t *kernels, uint64_t first, uint64_t count)
 {
     int failed = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
-        const char *reason = weak_exchange_run(kernels, seed);
+        const char *reason = kernels->run(kernels, seed);
+        weak_history_add(seed);
         if (!reason)
             continue;
         printf("FAIL: emulated %s, seed %lu: %s\n", kernels->arch, (unsigned long)seed, reason);
@@ -260,7 +268,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s FOLDER ARCH SET FIRST COUNT [STRIDE SEEDS]\n", argv[0]);
         return 2;
     }
-    const weak_kernels_t kernels = load_set(argv[1], argv[2], argv[3]);
+    const weak_kernels_t kernels = weak_set_load(argv[1], argv[2], argv[3]);
+    if (argc == 8) {
+        weak_history_open(kernels.push->object);
+        if (kernels.pull != kernels.push)
+            weak_history_open(kernels.pull->object);
+    }
     if (run_seeds(&kernels, strtoull(argv[4], nullptr, 10), strtoull(argv[5], nullptr, 10)))
         return 1;
     if (argc == 6)
@@ -270,22 +283,11 @@ int main(int argc, char **argv)
     const uint64_t seeds = strtoull(argv[7], nullptr, 10);
     if (outcome == MAP_FAILED || stride == 0)
         return 2;
+    weak_history_end();
     make_mutations(kernels.push, stride);
     if (kernels.pull != kernels.push)
         make_mutations(kernels.pull, stride);
-    for (unsigned m = 0; m < nmutations; m++) {
-        mutation_t *mutation = &mutations[m];
-        mutation->noticed = is_noticed(&kernels, mutation->inst, mutation->change, 1, seeds < FEW ? seeds : FEW);
-        mutation->outcome = *outcome;
-    }
-    for (unsigned m = 0; m < nmutations; m++) {
-        mutation_t *mutation = &mutations[m];
-        if (mutation->noticed || seeds <= FEW ||
-            weak_reason_find(mutation->change, mutation->inst, mutation->kernel->name, is_left_out))
-            continue;
-        mutation->noticed = is_noticed(&kernels, mutation->inst, mutation->change, FEW + 1, seeds);
-        mutation->outcome = *outcome;
-    }
+    try_mutations(&kernels, seeds);
     for (unsigned m = 0; m < nmutations; m++)
         print_mutation(argv[2], mutations[m]);
     unsigned caught = 0;

@@ -539,7 +539,7 @@ const char *weak_exchange_run(const weak_kernels_t *kernels, uint64_t seed)
     exchange = exchange_t();
     exchange.kernels = kernels;
     exchange.seed = seed;
-    exchange.machine = amdgpu_machine_open(kernels->arch, seed);
+    exchange.machine = amdgpu_machine_open(kernels->arch, 2, seed);
     set_up(&exchange);
     const bool good = run(&exchange);
     amdgpu_machine_close(exchange.machine);

@@ -10,14 +10,29 @@
 #include "amdgpu/amdgpu.h"
 
 /* How an epoch is launched: a push on one GPU and a pull on the other; or kernels of both, of which each GPU has one
-   half; or such kernels that number their epochs themselves, as in graphs. */
-typedef enum weak_form { WEAK_BATCH, WEAK_RUN, WEAK_REPLAY } weak_form_t;
+   half; or such kernels that number their epochs themselves, as in graphs. Messages are by weak_messages.h, each with a
+   launch of its own, or several in one. Collectives are by weak_collectives.h: short ones alone, in lines, in slots and
+   users' memory. */
+typedef enum weak_form {
+    WEAK_BATCH,
+    WEAK_RUN,
+    WEAK_REPLAY,
+    WEAK_MESSAGES,
+    WEAK_GROUPS,
+    WEAK_COLL_SMALL,
+    WEAK_COLL_LINES,
+    WEAK_COLL_SLOTS
+} weak_form_t;
+
+struct weak_kernels;
+typedef const char *(*weak_run_t)(const struct weak_kernels *kernels, uint64_t seed);
 
 typedef struct weak_kernels {
     const char *arch;
     const amdgpu_kernel_t *push, *pull; /* may be the same */
     weak_form_t form;
-    bool pieces; /* packets lie in pieces at both ends */
+    bool pieces;    /* packets lie in pieces at both ends */
+    weak_run_t run; /* the exchange that is theirs */
 } weak_kernels_t;
 
 /* NULL if all went well; else what did not. Any process; not in two threads at once. */

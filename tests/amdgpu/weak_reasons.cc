@@ -12,12 +12,21 @@ const unsigned LOADS = AMDGPU_DID_CONSTANT | AMDGPU_DID_LDS_LOAD | AMDGPU_DID_LO
 const unsigned PLAIN = AMDGPU_DID_CONSTANT | LDS | AMDGPU_DID_LOAD | AMDGPU_DID_STORE;
 const unsigned MEMORY = AMDGPU_DID_LOAD | AMDGPU_DID_STORE | AMDGPU_DID_LOOK | AMDGPU_DID_WORD;
 
-bool are_left_out(const amdgpu_wait_note_t &note, bool (*is_left_out)(const amdgpu_inst_t *inst))
+bool are_left_out(const amdgpu_inst_t *const *fences, bool (*is_left_out)(const amdgpu_inst_t *inst))
 {
-    for (const amdgpu_inst_t *fence : note.fence)
-        if (fence && !is_left_out(fence))
+    for (unsigned f = 0; f < AMDGPU_NOTED_FENCES; f++)
+        if (fences[f] && !is_left_out(fences[f]))
             return false;
-    return !note.fence[AMDGPU_NOTED_FENCES - 1]; /* or there may be more */
+    return !fences[AMDGPU_NOTED_FENCES - 1]; /* or there may be more */
+}
+
+/* Whether waves that pass these barriers do nothing but use LDS before the next one. */
+bool are_before_lds(const amdgpu_inst_t *const *fences)
+{
+    for (unsigned f = 0; f < AMDGPU_NOTED_FENCES; f++)
+        if (fences[f] && (fences[f]->what != AMDGPU_BARRIER || fences[f]->notes.after & ~(LDS | AMDGPU_DID_CONSTANT)))
+            return false;
+    return !fences[AMDGPU_NOTED_FENCES - 1];
 }
 
 /*
@@ -39,9 +48,15 @@ const char *explain_wait(const amdgpu_wait_note_t &note, bool alone, bool (*is_l
         return "IDLE: no word, barrier or cache instruction comes before another wait for the same";
     if (!(then & ~(PLAIN | AMDGPU_DID_LOOK | AMDGPU_DID_WRITE_BACK)) && !(late & ~LOADS))
         return "IDLE: only loads are late, and nothing that they are before tells anybody";
+    if (!(then & ~(PLAIN | AMDGPU_DID_LOOK | AMDGPU_DID_WRITE_BACK)) && !(late & ~(LOADS | AMDGPU_DID_STORE)))
+        return "IDLE: a write-back comes after what its wave has stored, and no word before another wait";
+    if (!(then & ~(PLAIN | AMDGPU_DID_BARRIER)) && !(late & AMDGPU_DID_LDS_STORE) && are_before_lds(note.fence))
+        return "IDLE: another wait comes before the next barrier, and up to that other waves use LDS only";
+    if (late == AMDGPU_DID_WRITE_BACK && are_left_out(note.flush, is_left_out))
+        return "IDLE: it is for the write-back before it, which can be left out";
     const unsigned fences = AMDGPU_DID_BARRIER | AMDGPU_DID_INVALIDATE;
-    if (!(then & ~(PLAIN | AMDGPU_DID_LOOK | AMDGPU_DID_WRITE_BACK | fences)) && !(late & ~LOADS) &&
-        are_left_out(note, is_left_out))
+    if (!(then & ~(PLAIN | AMDGPU_DID_LOOK | AMDGPU_DID_WRITE_BACK | fences)) &&
+        !(late & ~(LOADS | AMDGPU_DID_LDS_STORE)) && are_left_out(note.fence, is_left_out))
         return then & AMDGPU_DID_BARRIER ? "IDLE: it is for the barrier after it, which can be left out"
                                          : "IDLE: it is for the invalidation after it, which can be left out";
     return nullptr;
@@ -126,11 +141,14 @@ struct role_t {
     {AMDGPU_WRITE_BACK, "", "go", "the first share has stored nothing that the others read"},
     {AMDGPU_PLAIN, "", "go", "the write-back of the same block's count brings it out, later"},
     {AMDGPU_WRITE_BACK, "", "result", "what it publishes is pinned memory, which no L2 keeps"},
+    {AMDGPU_WRITE_BACK, "digest", "done", "the word says that nothing has come"},
     {AMDGPU_WRITE_BACK, "", "done", "the word for a bad packet promises nothing of its bytes"},
     {AMDGPU_WRITE_BACK, "", "failed", "the word says that nothing was stored"},
     {AMDGPU_WRITE_BACK, "", "record", "the byte that it is for lies in a slot, which no L2 keeps"},
     {AMDGPU_WRITE_BACK, "", "count", "there is one L2, which the last share writes back before its words"},
     {AMDGPU_INVALIDATE, "", "count", "what is loaded after it is a byte that is damaged on purpose"},
+    {AMDGPU_INVALIDATE, "digest", "arrived",
+     "the record is loaded after it, which lies in the line of the word: the look lets L1 go of that"},
     {AMDGPU_INVALIDATE, "run", "arrived", "what was read stale does not verify, and is read again after the next one"},
     {AMDGPU_INVALIDATE, "replay", "arrived",
      "what was read stale does not verify, and is read again after the next one"},
@@ -140,6 +158,12 @@ const char *find_role(const amdgpu_inst_t *inst, const char *kernel)
 {
     if (inst->what == AMDGPU_BARRIER && !strstr(kernel, "push") && !(inst->notes.before & ~AMDGPU_DID_LDS_LOAD))
         return "only the first thread uses the sum that it keeps, and its own wave is the next to write there";
+    if (inst->what == AMDGPU_BARRIER && strstr(kernel, "sv_run") &&
+        !(inst->notes.before & ~(AMDGPU_DID_CONSTANT | AMDGPU_DID_LDS_STORE)))
+        return "up to the next barrier only the first thread uses what was fetched, and its own wave has fetched that";
+    if (inst->what == AMDGPU_WRITE_BACK && strstr(kernel, "digest") && inst->notes.word[1] &&
+        !inst->notes.found_other)
+        return "each block has written back its own when it was counted; since then only the scratch is dirty";
     for (const role_t &role : roles)
         if (inst->what == role.what && strstr(kernel, role.kernel) && inst->notes.word[0] &&
             !inst->notes.word[1] && strcmp(inst->notes.word[0], role.word) == 0)

@@ -145,6 +145,24 @@ static void ask_peers(work_t *work, selvage_device_t *dev)
     CHECK_STATUS(selvage_device_peer_access(dev, "0000:09:00.0", &possible), SELVAGE_ERR_UNSUPPORTED);
 }
 
+/* Memory that is freed and allocated again has another number, or none where the runtime's numbers come again. */
+static void ask_numbers(work_t *work, sv_device_t *dev)
+{
+    const bool known = !getenv("HIP_STANDIN_NUMBERS"), fails = getenv("HIP_STANDIN_FAIL") != NULL;
+    uint64_t last = 0;
+    for (unsigned i = 0; i < 3; i++) {
+        void *memory = NULL;
+        if (!good(work, SV_DEVICE_CALL(dev, malloc, BYTES, &memory)))
+            return;
+        const uint64_t number = SV_DEVICE_CALL(dev, memory_id, memory);
+        const uint64_t at_end = SV_DEVICE_CALL(dev, memory_id, (char *)memory + BYTES - 1);
+        CHECK(fails || (known ? number > last && at_end == number : number == 0));
+        last = number;
+        SV_DEVICE_CALL(dev, free, memory);
+    }
+    CHECK_EQ(SV_DEVICE_CALL(dev, memory_id, &last), 0);
+}
+
 static void use_device(work_t *work, selvage_device_t *dev)
 {
     void *stream = NULL, *memory = NULL, *host = NULL;
@@ -158,6 +176,7 @@ static void use_device(work_t *work, selvage_device_t *dev)
         use_event(work, dev, stream);
         use_flags(work, dev, stream, host);
         use_lanes(work, dev, stream, host);
+        ask_numbers(work, dev);
         ask_capture(dev, stream);
         if (!getenv("HIP_STANDIN_CAPTURE"))
             use_graph(work, dev, host);

@@ -156,6 +156,9 @@ grep -q "hip stand-in: at most 512 threads in a block" "$work/out" || fail "no k
 for capture in own other; do
     drive device HIP_STANDIN_CAPTURE=$capture || fail "while streams are captured: $capture"
 done
+for numbers in same none; do
+    drive device HIP_STANDIN_NUMBERS=$numbers || fail "numbers of allocations: $numbers"
+done
 for gpu in -2 1; do
     drive device HIP_STANDIN_UNREGISTERED=$gpu || fail "host memory is said to be of GPU $gpu"
 done

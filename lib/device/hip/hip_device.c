@@ -224,6 +224,10 @@ static selvage_status_t prepare_device(hip_device_t *dev)
     if (status == SELVAGE_SUCCESS)
         status = sv_hip_status(dev, hipDeviceGetAttribute(&multiprocessors, hipDeviceAttributeMultiprocessorCount,
                                                           dev->index), "hipDeviceGetAttribute");
+#if defined(__HIP_PLATFORM_AMD__)
+    if (status == SELVAGE_SUCCESS)
+        status = sv_hip_try_numbers(dev);
+#endif
     dev->pid_space = sv_hip_pid_space();
     dev->writes_words = sv_hip_can_write_words(dev->index);
     dev->starts_early = sv_hip_can_start_early(dev->index);

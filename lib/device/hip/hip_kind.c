@@ -3,6 +3,10 @@
  * Finds out what kind of memory an address leads to. The runtime tells device, pinned and managed memory, and memory of
  * other GPUs. Other processes cannot map pools and virtual memory by a handle of this kind. On NVIDIA the driver tells
  * these from plain allocations. HIP has no query for that, so on AMD both look like plain allocations. Nothing is kept.
+ *
+ * Allocations have numbers. NVIDIA promises that none is used twice in a process. HIP calls its own unique and promises
+ * no more. So when a device is opened on AMD, a trial shows whether memory that is freed and allocated again has another
+ * number, and a later one. Where it has not, no number is known, and whoever asks keeps nothing from call to call.
  */
 #include <stdint.h>
 
@@ -48,11 +52,45 @@ int sv_hip_gpu_of(const void *ptr)
     return known && attributes.device >= 0 ? attributes.device : SV_PLUGIN_CURRENT;
 }
 
-/* HIP's numbers of allocations are not promised to be used once only. */
-static uint64_t allocation_number_of(const void *ptr)
+/* The number of the allocation at ptr; 0: there is none. Runtimes write 4 bytes of it or 8. */
+static uint64_t read_number(const void *ptr)
 {
+    uint64_t number = 0;
+#if HIP_VERSION_MAJOR * 100 + HIP_VERSION_MINOR >= 501
+    hipError_t error =
+        hipPointerGetAttribute(&number, HIP_POINTER_ATTRIBUTE_BUFFER_ID, (hipDeviceptr_t)(uintptr_t)ptr);
+    hip_ignore(error);
+    return error == hipSuccess ? number : 0;
+#else
     (void)ptr;
-    return 0;
+    return number;
+#endif
+}
+
+static uint64_t allocation_number_of(const hip_device_t *dev, const void *ptr)
+{
+    return dev->has_numbers ? read_number(ptr) : 0;
+}
+
+/* What is freed and allocated again mostly lies at the same address. */
+selvage_status_t sv_hip_try_numbers(hip_device_t *dev)
+{
+    enum { ROUNDS = 4, BYTES = 64 << 10 };
+    uint64_t last = 0;
+    dev->has_numbers = false;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        void *memory = NULL;
+        selvage_status_t status = sv_hip_status(dev, hipMalloc(&memory, BYTES), "hipMalloc");
+        if (status != SELVAGE_SUCCESS)
+            return status;
+        const uint64_t number = read_number(memory), at_end = read_number((char *)memory + BYTES - 1);
+        status = sv_hip_status(dev, hipFree(memory), "hipFree");
+        if (status != SELVAGE_SUCCESS || number <= last || at_end != number)
+            return status;
+        last = number;
+    }
+    dev->has_numbers = true;
+    return SELVAGE_SUCCESS;
 }
 
 #else
@@ -101,8 +139,9 @@ int sv_hip_gpu_of(const void *ptr)
     return result == CUDA_SUCCESS && index >= 0 ? index : SV_PLUGIN_CURRENT;
 }
 
-static uint64_t allocation_number_of(const void *ptr)
+static uint64_t allocation_number_of(const hip_device_t *dev, const void *ptr)
 {
+    (void)dev;
     unsigned long long number = 0;
     CUresult result = cuPointerGetAttribute(&number, CU_POINTER_ATTRIBUTE_BUFFER_ID, (CUdeviceptr)(uintptr_t)ptr);
     return result == CUDA_SUCCESS ? number : 0;
@@ -160,7 +199,7 @@ uint64_t sv_hip_memory_id(sv_device_t *dev, const void *ptr)
     int before;
     hipError_t error = hip_enter(hip_of(dev), &before);
     hip_ignore(error);
-    const uint64_t number = error == hipSuccess ? allocation_number_of(ptr) : 0;
+    const uint64_t number = error == hipSuccess ? allocation_number_of(hip_of(dev), ptr) : 0;
     hip_leave(hip_of(dev), before);
     return number;
 }

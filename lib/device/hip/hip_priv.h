@@ -34,6 +34,7 @@ typedef struct hip_device {
 #if defined(__HIP_PLATFORM_AMD__)
     int (*range_push)(const char *name); /* of rocTX; both are set if base.ranges */
     int (*range_pop)(void);
+    bool has_numbers;             /* allocations have numbers that do not come again */
 #else
     void *range_domain;           /* of NVTX; NULL where no tool listens */
 #endif
@@ -130,6 +131,10 @@ selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *
                                     uint64_t *bytes_out);
 void sv_hip_close_memory(sv_device_t *dev, void *base);
 uint64_t sv_hip_memory_id(sv_device_t *dev, const void *ptr);
+#if defined(__HIP_PLATFORM_AMD__)
+/* Finds out has_numbers, with the GPU current. An error: memory cannot be allocated, or freed. */
+selvage_status_t sv_hip_try_numbers(hip_device_t *dev);
+#endif
 int sv_hip_gpu_of(const void *ptr); /* SV_PLUGIN_CURRENT: not known */
 sv_memory_kind_t sv_hip_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes);
 
