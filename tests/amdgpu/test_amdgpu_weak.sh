@@ -3,10 +3,10 @@
 #
 # Pushes and pulls, messages and collectives between emulated AMD GPUs whose memory is weak, by each set of kernels that
 # does that: WEAK_SEEDS schedules for each set and architecture (40; half as many of collectives in slots or lines, with
-# BRIEF a quarter) go well. Then every WEAK_STRIDE-th mutation of what they executed (40; with BRIEF 120 for sets of much
-# code) is tried with up to WEAK_TRIES seeds (8), so that it is known that the runs can notice something. WEAK_TABLE=1
-# prints what each came to. WEAK_SETS names the sets (all), and those of WEAK_MUTATED are mutated (all but collectives in
-# slots or lines, which take long).
+# BRIEF a quarter) go well. Then every WEAK_STRIDE-th mutation of what they executed (40; with BRIEF 120 for sets of
+# much code) is tried with up to WEAK_TRIES seeds (8), so that it is known that the runs can notice something.
+# WEAK_TABLE=1 prints what each came to. WEAK_SETS names the sets (all), and those of WEAK_MUTATED are mutated (all but
+# collectives in slots or lines, which take long).
 set -u
 top_builddir=${top_builddir:-.}
 [ -n "${HIP_CLANG:-}" ] || { echo "SKIP: this build has no compiler for AMD GPUs (Debian: clang-19, lld-19)"; exit 77; }
@@ -19,7 +19,9 @@ mutated=${WEAK_MUTATED-push gather run run_pieces replay replay_pieces digest di
 for arch in gfx942 gfx90a; do
     for set in "${sets[@]}"; do
         mutations=() seeds=${WEAK_SEEDS:-40}
-        case $set in coll|coll_ll) [ -n "${BRIEF:-}" ] && seeds=$(((seeds + 3) / 4)) || seeds=$(((seeds + 1) / 2)) ;; esac
+        share=1
+        case $set in coll|coll_ll) [ -n "${BRIEF:-}" ] && share=4 || share=2 ;; esac
+        seeds=$(((seeds + share - 1) / share))
         case $set in
         gather|*_pieces|digest*|coll*) stride=${WEAK_STRIDE:-${BRIEF:+120}} ;;
         *) stride=${WEAK_STRIDE:-} ;;
