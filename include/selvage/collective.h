@@ -79,10 +79,18 @@ typedef enum selvage_scalar {
     SELVAGE_SCALAR_DEVICE = 2   /**< read by each call, after the work on its stream */
 } selvage_scalar_t;
 
+/** How floats of 32 and 64 bits are added. */
+typedef enum selvage_sum {
+    SELVAGE_SUM_DEFAULT = 0, /**< as SELVAGE_SUM says */
+    SELVAGE_SUM_ORDER = 1,   /**< rounded after each addition, in an order that doc/collectives.md names */
+    SELVAGE_SUM_EXACT = 2    /**< as integers, rounded once: the same bits in any order, on any nodes, by any route */
+} selvage_sum_t;
+
 /** Parameters of selvage_coll_create(). Every member but struct_size may stay zero. */
 typedef struct selvage_coll_params {
     size_t struct_size;  /**< sizeof of this struct, set by SELVAGE_COLL_PARAMS_INIT */
     uint64_t arena_bytes; /**< device memory for slots and flags, at most; 0: SELVAGE_COLL_ARENA_BYTES */
+    selvage_sum_t sum;   /**< of sums, averages and pre-multiplied sums; the same on all ranks; splits inherit it */
 } selvage_coll_params_t;
 
 /** Initialiser: `selvage_coll_params_t p = {SELVAGE_COLL_PARAMS_INIT};` */

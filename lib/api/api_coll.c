@@ -16,6 +16,9 @@ selvage_status_t selvage_coll_create(selvage_comm_t *comm, const selvage_coll_pa
     SV_API_NEED(comm);
     SV_API_NEED(coll_out);
     SV_TRY(sv_api_copy_params("params", params, &own, sizeof own));
+    if ((int)own.sum < SELVAGE_SUM_DEFAULT || own.sum > SELVAGE_SUM_EXACT)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_create: params.sum is %d; wanted a selvage_sum_t",
+                        (int)own.sum);
     SV_TRY(sv_api_enter(comm));
     return sv_api_leave(sv_coll_create(comm, &own, coll_out));
 }

@@ -38,6 +38,7 @@ enum { SV_CONFIG_DIRECT_OFF, SV_CONFIG_DIRECT_PROBE, SV_CONFIG_DIRECT_FORCE };
 enum { SV_CONFIG_COLL_INTERNODE_AUTO, SV_CONFIG_COLL_INTERNODE_CHAIN, SV_CONFIG_COLL_INTERNODE_MPI };
 enum { SV_CONFIG_COLL_ALGO_AUTO, SV_CONFIG_COLL_ALGO_ONESHOT, SV_CONFIG_COLL_ALGO_TWOSHOT, SV_CONFIG_COLL_ALGO_DIRECT,
        SV_CONFIG_COLL_ALGO_RING, SV_CONFIG_COLL_ALGO_PAT, SV_CONFIG_COLL_ALGO_NVLS };
+enum { SV_CONFIG_SUM_ORDER, SV_CONFIG_SUM_EXACT };
 enum { SV_CONFIG_COLL_WORK_FIFO_AUTO, SV_CONFIG_COLL_WORK_FIFO_ALWAYS };
 enum { SV_CONFIG_COLL_PROTO_AUTO, SV_CONFIG_COLL_PROTO_LL, SV_CONFIG_COLL_PROTO_LL128, SV_CONFIG_COLL_PROTO_SIMPLE };
 enum { SV_CONFIG_SOFT_AUTO, SV_CONFIG_SOFT_THREADS, SV_CONFIG_SOFT_INLINE };
@@ -67,7 +68,7 @@ typedef struct sv_config {
     int intranode;
     uint64_t message_eager_bytes;
     uint64_t message_buffer_bytes;
-    int coll_algo, coll_proto, coll_internode;
+    int coll_algo, coll_proto, coll_internode, sum;
     uint64_t coll_ll_max, coll_ll128_max, coll_push_min;
     bool coll_checksum;
     int coll_work_fifo;

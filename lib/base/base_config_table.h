@@ -96,6 +96,9 @@
     X(COLL_INTERNODE, coll_internode, CHOICE, "auto", "auto|chain|mpi", 1,                                             \
       "how pieces of collectives go between nodes: each to all at once, from node to node, or by MPI's own "           \
       "collectives; auto: at once among up to 16 nodes")                                                               \
+    X(SUM, sum, CHOICE, "order", "order|exact", 1,                                                                     \
+      "sums of float32 and float64 in collectives: added in a fixed order, or exactly, with bits that no order, "      \
+      "number of nodes or route changes")                                                                              \
     X(COLL_QUICK, coll_quick, BOOL, "on", "", 0,                                                                       \
       "short collectives, sends and receives that are alone in their launch have kernels of their own")                \
     X(COLL_WORK_FIFO, coll_work_fifo, CHOICE, "auto", "auto|always", 0,                                                \

@@ -9,7 +9,7 @@
 #include "collective/coll_names.h"
 #include "collective/coll_parts.h"
 
-static selvage_status_t enqueue_calls(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
+selvage_status_t sv_coll_enqueue(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
     if (coll->spans)
         return sv_coll_nodes(coll, calls, ncalls);
@@ -35,8 +35,9 @@ static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *
     /* Ranks that have nothing to move still meet, so that they see whether they agree; one rank alone need not. */
     if (coll->size == 1 && call.count == 0 && call.call != SV_COLL_PAIR)
         return SELVAGE_SUCCESS;
+    call.exact = sv_coll_wants_exact(coll, &call);
     if (coll->group_depth == 0)
-        return enqueue_calls(coll, &call, 1);
+        return call.exact ? sv_coll_exact_enqueue(coll, &call) : sv_coll_enqueue(coll, &call, 1);
     if (coll->ngroup == SV_COLL_GROUP_CALLS)
         return sv_error(SELVAGE_ERR_LIMIT, "%s: the group has %d calls already", sv_coll_call_name(call.call),
                         SV_COLL_GROUP_CALLS);
@@ -79,5 +80,8 @@ selvage_status_t sv_coll_group_end(selvage_coll_t *coll)
         return sv_error_quiet(coll->group_status, "a call of the group failed, and none of its %u others was launched: "
                               "%s", coll->ngroup, selvage_status_string(coll->group_status));
     SV_TRY(sv_coll_check(coll));
-    return enqueue_calls(coll, coll->group, coll->ngroup);
+    for (unsigned i = 0; i < coll->ngroup && coll->exact; i++)
+        if (coll->group[i].exact)
+            return sv_coll_exact_group(coll, coll->group, coll->ngroup);
+    return sv_coll_enqueue(coll, coll->group, coll->ngroup);
 }

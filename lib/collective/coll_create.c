@@ -13,7 +13,8 @@
 #include "collective/coll_tune.h"
 #include "comm/comm_control.h"
 
-enum { ITEM_CHANNELS, ITEM_BYTES, ITEM_NUMBERS, ITEM_ARENA, ITEM_NODE, ITEM_TUNING };
+enum { ITEM_CHANNELS, ITEM_BYTES, ITEM_NUMBERS, ITEM_FLAGS, ITEM_NODE, ITEM_TUNING };
+enum { FLAG_ARENA = 1, FLAG_EXACT = 2 };
 /* More channels share the arena in smaller slots: with few ranks to send to, these are still long enough. */
 enum { CHANNELS_SOFT = 2, CHANNELS_GPU = 32, CHANNELS_FEW = 64, FEW_RANKS = 4 };
 
@@ -21,6 +22,7 @@ typedef struct create_task {
     selvage_comm_t *comm;
     uint64_t arena_bytes;
     bool asked; /* for so many, by params */
+    bool exact; /* sums */
     sv_coll_tuning_t *tuning; /* until the arena has it */
     selvage_coll_t *coll;
 } create_task_t;
@@ -70,7 +72,8 @@ static selvage_status_t gather_members(create_task_t *call)
     sv_gather_item_t item = {.value = {[ITEM_CHANNELS] = channels > 0 ? (uint64_t)channels : 1,
                                      [ITEM_BYTES] = call->arena_bytes,
                                      [ITEM_NUMBERS] = comm->arena ? comm->arena->numbers_used : 0,
-                                     [ITEM_ARENA] = comm->arena != NULL,
+                                     [ITEM_FLAGS] = (comm->arena ? FLAG_ARENA : 0) |
+                                                    (call->exact ? FLAG_EXACT : 0),
                                      [ITEM_NODE] = (uint64_t)comm->topology.node_ranks[0]}};
     selvage_status_t status = check_alone(comm);
     if (status == SELVAGE_SUCCESS && !comm->arena)
@@ -101,7 +104,11 @@ static selvage_status_t agree_on_members(selvage_coll_t *coll, uint64_t arena_by
         if (value[ITEM_TUNING] != first[ITEM_TUNING])
             return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create: the file SELVAGE_COLL_TUNE says other things "
                             "on rank %d than on rank 0", r);
-        if (value[ITEM_ARENA] != first[ITEM_ARENA])
+        if ((value[ITEM_FLAGS] ^ first[ITEM_FLAGS]) & FLAG_EXACT)
+            return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create: params.sum is %s on rank 0 and %s on rank %d",
+                            first[ITEM_FLAGS] & FLAG_EXACT ? "exact" : "order",
+                            value[ITEM_FLAGS] & FLAG_EXACT ? "exact" : "order", r);
+        if (value[ITEM_FLAGS] != first[ITEM_FLAGS])
             return sv_error(SELVAGE_ERR_INTERNAL, "selvage_coll_create: of ranks 0 and %d only one has an arena", r);
         used |= value[ITEM_NUMBERS];
         coll->node_of[r] = (int)value[ITEM_NODE];
@@ -123,6 +130,15 @@ static void close_unused(sv_team_t *all, uint64_t others)
     selvage_comm_t *comm = all->comm;
     if (comm->broken == SELVAGE_SUCCESS && all->size == comm->wire->size && others == UINT64_MAX)
         sv_coll_arena_close(all);
+}
+
+/* On each node; what came of it is one status for all. */
+static selvage_status_t map_exact(selvage_coll_t *coll)
+{
+    const selvage_status_t status = sv_coll_exact_map(coll);
+    uint64_t unused = 0;
+    return sv_gather_least(&coll->all, "selvage_coll_create: exact sums", coll->number, status, &unused,
+                           coll->comm->timeout_s);
 }
 
 static selvage_status_t run_coll_create(void *arg)
@@ -150,13 +166,18 @@ static selvage_status_t run_coll_create(void *arg)
         call->tuning = NULL;
     }
     /* 3. All have the arena: each makes the communicator itself. */
+    coll->exact = call->exact;
     status = sv_coll_init(coll, comm->arena);
+    if (status == SELVAGE_SUCCESS && coll->exact)
+        status = sv_coll_exact_make(comm->arena, coll->size);
     others = count_others(comm->arena);
     status = sv_gather_least(&coll->all, "selvage_coll_create: end", coll->number, status, &others, comm->timeout_s);
     if (status == SELVAGE_SUCCESS)
         status = sv_coll_handed_connect(coll, &coll->all, "selvage_coll_create: MPI", coll->number);
     if (status == SELVAGE_SUCCESS)
         status = sv_coll_try_ll128(coll);
+    if (status == SELVAGE_SUCCESS && coll->exact)
+        status = map_exact(coll); /* now, since the trial of LL128 clears the table of windows */
     if (status != SELVAGE_SUCCESS) {
         sv_coll_detach(coll);
         close_unused(&coll->all, others);
@@ -175,7 +196,9 @@ selvage_status_t sv_coll_create(selvage_comm_t *comm, const selvage_coll_params_
     bool asked = params && params->arena_bytes > 0;
     create_task_t call = {.comm = comm,
                           .arena_bytes = asked ? params->arena_bytes : comm->config.coll_arena_bytes,
-                          .asked = asked};
+                          .asked = asked,
+                          .exact = params && params->sum ? params->sum == SELVAGE_SUM_EXACT
+                                                         : comm->config.sum == SV_CONFIG_SUM_EXACT};
     if (comm->arena)
         sv_coll_queue_wait(comm->arena);
     SV_TRY(sv_comm_run(comm, run_coll_create, &call));

@@ -14,17 +14,34 @@ enum { TEXT_BYTES = 160 };
 
 const char *sv_coll_operation_name(unsigned op)
 {
-    static const char *const names[] = {"none", "sum", "prod", "min", "max", "avg", "premul_sum"};
-    return op < sizeof names / sizeof names[0] ? names[op] : "none";
+    static const char *const names[] = {
+        "none", "sum", "prod", "min", "max", "avg", "premul_sum",
+        [SV_COLL_SIGNED_EXACT | SV_COLL_SUM] = "exact sum",
+        [SV_COLL_SIGNED_EXACT | SV_COLL_SIGNED_AVERAGE] = "exact avg",
+        [SV_COLL_SIGNED_EXACT | SV_COLL_SIGNED_PREMUL] = "exact premul_sum",
+    };
+    return op < sizeof names / sizeof names[0] && names[op] ? names[op] : "none";
+}
+
+/* Of a part of an exact sum: what that is. Partner: sign_as_part(). */
+static void read_part(unsigned *type, unsigned *op)
+{
+    const unsigned which = *type >> 1;
+    *type = *type & 1 ? SV_COLL_FLOAT64 : SV_COLL_FLOAT32;
+    *op = SV_COLL_SIGNED_EXACT | (which == 1   ? SV_COLL_SIGNED_AVERAGE
+                                  : which == 2 ? SV_COLL_SIGNED_PREMUL
+                                               : (unsigned)SV_COLL_SUM);
 }
 
 void sv_coll_signature_text(uint64_t signature, uint32_t sequence, char *text, size_t bytes)
 {
     unsigned call = signature >> 40 & 15, communicator = (unsigned)(signature >> 60);
     uint64_t count = signature >> 6 & 0x3ffffffff;
-    const char *type = selvage_type_name((selvage_type_t)(signature >> 44 & 15));
     const char *name = call == SV_COLL_PAIR ? "a message" : sv_coll_call_name(call);
-    unsigned op = signature >> 48 & 7, root = signature >> 51 & 15;
+    unsigned kind = signature >> 44 & 15, op = signature >> 48 & 7, root = signature >> 51 & 15;
+    if (op == SV_COLL_SIGNED_PART)
+        read_part(&kind, &op);
+    const char *type = selvage_type_name((selvage_type_t)kind);
     /* The signature has the lower 6 bits of its sequence: it is the nearest one to that of the call. */
     uint32_t ahead = ((uint32_t)signature - sequence) & 0x3f, whole = sequence + ahead - (ahead > 31 ? 64 : 0);
     char at_root[16] = "", what[TEXT_BYTES], number[24] = "";

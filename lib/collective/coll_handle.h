@@ -107,6 +107,7 @@ typedef struct sv_coll_arena {
     char broken_text[SV_DETAIL_BYTES]; /* what the engine said of it; there once has_broken_text is */
     bool has_broken_text;
     struct sv_coll_staging *staging; /* for what goes between nodes, or NULL; coll_nodes.h */
+    struct sv_coll_exact *exact; /* where exact sums are made, or NULL: no communicator has wanted any; coll_exact.c */
 } sv_coll_arena_t;
 
 struct selvage_window {
@@ -116,6 +117,7 @@ struct selvage_window {
     uint8_t *ptr;
     size_t bytes;
     unsigned number;           /* 1..63, the same on all ranks of coll */
+    bool is_own;               /* the library's: no user has the handle, which goes when the window is withdrawn */
     uint32_t members;          /* bits: ranks of the arena that have mapped it */
     sv_transfer_mapping_t *mapping[SV_COLL_RANKS];
 };
@@ -127,12 +129,22 @@ typedef struct sv_coll_operation {
     uint64_t scalar;           /* bits of the element, or its address */
 } sv_coll_operation_t;
 
-/* One call as the user made it, checked. */
+/* A call of the user's, of which others are parts: what ranks compare in place of these. type 0: there is none. */
+typedef struct sv_coll_whole {
+    uint8_t call, type;
+    uint8_t op;                /* SV_COLL_SUM or what stands for it in signatures (coll_parts.h) */
+    int root;
+    uint64_t count;
+} sv_coll_whole_t;
+
+/* One call as the user made it, checked; or a part of one. */
 typedef struct sv_coll_call {
     uint8_t call, type, op, flags; /* SV_COLL_*, op SV_COLL_SUM.. */
     int root;                  /* or peer; -1: none */
     bool is_send;              /* of a PAIR */
     bool captured;             /* its stream is captured: its launches are replayed, and not counted here */
+    bool exact;                /* a sum that coll_exact.c makes of other calls */
+    sv_coll_whole_t whole;
     const void *send;          /* device addresses */
     void *recv;
     uint64_t count, scalar;
@@ -179,6 +191,7 @@ struct selvage_coll {
     selvage_comm_t *comm;
     unsigned number;           /* in the arena, 0..15: part of signatures */
     int rank, size;            /* of the communicator, as the user sees it */
+    bool exact;                /* sums of float32 and float64 are exact */
     bool spans;                /* nodes: then the device part is among the node's ranks only */
     sv_team_t all, node; /* its ranks, at rest if it spans nodes; those of this node, ranks of dev (then only) */
     int *node_of;              /* by rank: the lowest rank of comm on its node */

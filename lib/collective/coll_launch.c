@@ -135,8 +135,7 @@ static selvage_status_t launch_joined(batch_t *batch, const sv_coll_call_t *call
     return batch_launch(batch);
 }
 
-/* A graph is one stream here: others would have to be joined by events that outlast the capture. */
-static selvage_status_t refuse_captured_group(const sv_coll_call_t *calls, unsigned ncalls)
+selvage_status_t sv_coll_refuse_captured_group(const sv_coll_call_t *calls, unsigned ncalls)
 {
     for (unsigned i = 1; i < ncalls; i++)
         if (calls[i].captured != calls[0].captured || (calls[0].captured && calls[i].stream != calls[0].stream))
@@ -153,7 +152,7 @@ selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *call
     batch_t batch; /* not cleared: the argument is large, and most of it is not used */
     if (ncalls == 0)
         return SELVAGE_SUCCESS;
-    SV_TRY(refuse_captured_group(calls, ncalls));
+    SV_TRY(sv_coll_refuse_captured_group(calls, ncalls));
     sv_coll_cache_poll(arena, calls[0].stream);
     SV_TRY(sv_coll_pairs_begin(&pairs, calls, ncalls, coll->dev.n, coll->dev.me));
     batch.coll = coll;

@@ -46,12 +46,13 @@ static selvage_status_t report_call_mismatch(const selvage_coll_t *coll, int ran
 /* What a rank calls, in the words that ranks compare. */
 static void describe_call(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t value[SV_GATHER_VALUES])
 {
-    const unsigned op = call->flags & SV_COLL_DIVIDE   ? (unsigned)SV_COLL_SIGNED_AVERAGE
-                        : call->flags & SV_COLL_PREMUL ? (unsigned)SV_COLL_SIGNED_PREMUL
-                                                       : call->op;
-    value[ITEM_WHAT] = (uint64_t)op << 16 | (uint64_t)call->type << 8 | call->call;
-    value[ITEM_COUNT] = call->count;
-    value[ITEM_ROOT] = (uint64_t)(int64_t)call->root;
+    const sv_coll_whole_t *whole = &call->whole;
+    const unsigned op =
+        whole->type ? (unsigned)(SV_COLL_SIGNED_EXACT | whole->op) : sv_coll_signed_operation(call);
+    value[ITEM_WHAT] = (uint64_t)op << 16 | (uint64_t)(whole->type ? whole->type : call->type) << 8 |
+                       (whole->type ? whole->call : call->call);
+    value[ITEM_COUNT] = whole->type ? whole->count : call->count;
+    value[ITEM_ROOT] = (uint64_t)(int64_t)(whole->type ? whole->root : call->root);
     value[ITEM_SEQUENCE] = coll->node_set->sequence;
 }
 

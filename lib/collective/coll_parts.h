@@ -3,6 +3,7 @@
  * Between the files that turn calls into launches:
  *
  *   coll_call.c --> coll_buffers.c, coll_operation.c      what is wrong with a call; what its operation means
+ *       |  ^----> coll_exact.c                            an exact sum as kernels and calls of integers
  *       |
  *   coll_launch.c --> coll_work.c, coll_pairs.c           the pieces of work of a call, of sends and receives
  *       |-----------> coll_fifo.c                         where more than a few of them travel
@@ -15,6 +16,26 @@
 
 /* In the place of an operation in a signature: what is a sum for the kernel, but not for the user. */
 enum { SV_COLL_SIGNED_AVERAGE = 5, SV_COLL_SIGNED_PREMUL = 6 };
+/* A part of an exact sum: between nodes a flag of the above. In the three bits on a node it stands alone, and the type
+   is whether that is float64, and above this bit which of the three sums it is. */
+enum { SV_COLL_SIGNED_PART = 7, SV_COLL_SIGNED_EXACT = 8 };
+
+/* The operation of a reduction as signatures name it. */
+static inline unsigned sv_coll_signed_operation(const sv_coll_call_t *call)
+{
+    if (call->flags & SV_COLL_DIVIDE)
+        return SV_COLL_SIGNED_AVERAGE;
+    return call->flags & SV_COLL_PREMUL ? (unsigned)SV_COLL_SIGNED_PREMUL : call->op;
+}
+
+/* coll_call.c: enqueues calls, one or a group, that are no exact sums. */
+selvage_status_t sv_coll_enqueue(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls);
+
+/* coll_exact.c: whether a call that was checked is a sum that is to be exact. */
+bool sv_coll_wants_exact(const selvage_coll_t *coll, const sv_coll_call_t *call);
+/* Enqueues that sum; or a group in which there is at least one, whose array it changes. */
+selvage_status_t sv_coll_exact_enqueue(selvage_coll_t *coll, const sv_coll_call_t *call);
+selvage_status_t sv_coll_exact_group(selvage_coll_t *coll, sv_coll_call_t *calls, unsigned ncalls);
 
 /* coll_buffers.c: counts, alignment and overlap of a call whose type and root are right; fills in device addresses. */
 selvage_status_t sv_coll_check_buffers(selvage_coll_t *coll, sv_coll_call_t *call);
@@ -32,6 +53,8 @@ selvage_status_t sv_coll_operation_destroy(selvage_coll_t *coll, selvage_op_t op
 /* coll_launch.c: whether call i of a group is the first one on a stream that is not that of call 0; of many streams
    some are named twice. */
 bool sv_coll_is_new_stream(const sv_coll_call_t *calls, unsigned i);
+/* A graph is one stream here: others would have to be joined by events that outlast the capture. ERR_UNSUPPORTED. */
+selvage_status_t sv_coll_refuse_captured_group(const sv_coll_call_t *calls, unsigned ncalls);
 
 /* coll_work.c: the piece of work of a call that is no send or receive. */
 void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_work_t *work_out);

@@ -59,6 +59,18 @@ selvage_status_t sv_coll_handed_connect(selvage_coll_t *coll, sv_team_t *team, c
 /* coll_window.c: lets go of the windows of a communicator, which then wait to be unregistered; coll NULL: of all, and
    frees them. Local. */
 void sv_coll_withdraw_windows(sv_coll_arena_t *arena, const selvage_coll_t *coll);
+/* A window of the library's own memory, which lives as long as the arena. Collective over the ranks of this node, with
+   one status for these; nothing to do where there is one already. */
+selvage_status_t sv_coll_window_own(selvage_coll_t *coll, void *ptr, size_t bytes);
+
+/* coll_exact.c: where exact sums of so many ranks are made, if that is not there yet. Local. Partner:
+   sv_coll_exact_free(), with no call under way; unmapped: no peer has the memory mapped any more. */
+selvage_status_t sv_coll_exact_make(sv_coll_arena_t *arena, int ranks);
+void sv_coll_exact_free(sv_coll_arena_t *arena, bool unmapped);
+/* Lets direct algorithms reach that memory. Collective over the ranks of this node, with one status for these. */
+selvage_status_t sv_coll_exact_map(selvage_coll_t *coll);
+/* Whether no stream uses it any more, for so long at most. */
+bool sv_coll_exact_drain(sv_coll_arena_t *arena, double timeout_s);
 
 static inline bool sv_coll_is_soft(const sv_device_t *dev)
 {

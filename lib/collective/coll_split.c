@@ -54,6 +54,7 @@ static selvage_status_t make_part(selvage_coll_t *coll, int color, selvage_coll_
         if (above == coll->rank)
             part->all.me = r;
     }
+    part->exact = coll->exact;
     return sv_coll_init(part, coll->arena);
 }
 

@@ -70,7 +70,7 @@ void sv_coll_withdraw_windows(sv_coll_arena_t *arena, const selvage_coll_t *coll
         unmap_window(arena, window);
         window->coll = NULL;
         window->arena = NULL;
-        if (!coll)
+        if (!coll || window->is_own)
             sv_free(window);
     }
 }
@@ -155,6 +155,16 @@ static selvage_status_t run_window_register(void *arg)
 fail:
     sv_free(window);
     return status;
+}
+
+selvage_status_t sv_coll_window_own(selvage_coll_t *coll, void *ptr, size_t bytes)
+{
+    window_task_t call = {.coll = coll, .ptr = ptr, .bytes = bytes};
+    if (sv_coll_window_find(coll, ptr, bytes))
+        return SELVAGE_SUCCESS;
+    SV_TRY(run_window_register(&call));
+    call.window->is_own = true;
+    return SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_coll_register(selvage_coll_t *coll, void *ptr, size_t bytes, selvage_window_t **window_out)

@@ -34,6 +34,17 @@ static uint8_t digest_flag(const selvage_coll_t *coll)
     return coll->facts.config->coll_checksum ? SV_COLL_DIGEST : 0;
 }
 
+/* A part of an exact sum is signed as that whole sum: ranks that call other sums are told so. */
+static void sign_as_part(const sv_coll_whole_t *whole, sv_coll_work_t *work)
+{
+    const unsigned which = whole->op == SV_COLL_SIGNED_AVERAGE ? 1 : whole->op == SV_COLL_SIGNED_PREMUL ? 2 : 0;
+    work->call = whole->call;
+    work->type = (uint8_t)(which << 1 | (whole->type == SV_COLL_FLOAT64));
+    work->op = SV_COLL_SIGNED_PART;
+    work->root = whole->root < 0 ? 0 : (uint8_t)whole->root;
+    work->count = whole->count;
+}
+
 void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_work_t *work_out)
 {
     sv_coll_choice_t choice;
@@ -74,10 +85,9 @@ void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_c
     work_out->part_bytes = sv_coll_part_bytes(bytes, work_out->nchannels);
     /* 4. The signature that ranks compare names the operation as the user did. */
     sv_coll_work_t as_signed = *work_out;
-    if (work_out->flags & SV_COLL_DIVIDE)
-        as_signed.op = SV_COLL_SIGNED_AVERAGE;
-    else if (work_out->flags & SV_COLL_PREMUL)
-        as_signed.op = SV_COLL_SIGNED_PREMUL;
+    as_signed.op = (uint8_t)sv_coll_signed_operation(call);
+    if (call->whole.type)
+        sign_as_part(&call->whole, &as_signed);
     work_out->signature = sv_coll_signature(&as_signed, work_out->communicator);
     log_choice(work_out, &choice);
 }

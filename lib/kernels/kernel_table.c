@@ -50,6 +50,18 @@ const sv_kernel_t sv_kernel_replay_pieces = {
     .name = "sv_replay_pieces", .soft = sv_replay_pieces_soft, .early_start = true};
 const sv_kernel_t sv_kernel_await = {.name = "sv_await", .soft = sv_await_soft};
 const sv_kernel_t sv_kernel_flip = {.name = "sv_flip", .soft = sv_flip_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_exact_scale = {
+    .name = "sv_exact_scale", .soft = sv_exact_scale_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_exact_split = {
+    .name = "sv_exact_split", .soft = sv_exact_split_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_exact_join = {
+    .name = "sv_exact_join", .soft = sv_exact_join_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_exact_pack = {
+    .name = "sv_exact_pack", .soft = sv_exact_pack_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_exact_add = {
+    .name = "sv_exact_add", .soft = sv_exact_add_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_exact_unpack = {
+    .name = "sv_exact_unpack", .soft = sv_exact_unpack_soft, .is_brief = never_waits};
 const sv_kernel_t sv_kernel_clock = {.name = "sv_clock", .soft = sv_clock_soft};
 const sv_kernel_t sv_kernel_delay = {.name = "sv_delay", .soft = sv_delay_soft};
 const sv_kernel_t sv_kernel_coll = {

@@ -44,6 +44,12 @@ extern const sv_kernel_t sv_kernel_coll_small_ll128; /* the same, in long lines 
 extern const sv_kernel_t sv_kernel_coll_small_pair; /* sv_coll_small_pair_arg_t: a short send and receive, in lines of
                                                        16 bytes */
 extern const sv_kernel_t sv_kernel_coll_small_pair_ll128; /* the same, in long lines */
+extern const sv_kernel_t sv_kernel_exact_scale; /* sv_exact_arg_t: sums that do not depend on the order; coll_exact.h */
+extern const sv_kernel_t sv_kernel_exact_split;
+extern const sv_kernel_t sv_kernel_exact_join;
+extern const sv_kernel_t sv_kernel_exact_pack;
+extern const sv_kernel_t sv_kernel_exact_add;
+extern const sv_kernel_t sv_kernel_exact_unpack;
 extern const sv_kernel_t sv_kernel_flip;   /* sv_flip_arg_t: damage one byte, for fault injection */
 
 /* Bodies for soft, one call per block; reached through the descriptors above. arg is aligned to 8 bytes. */
@@ -73,6 +79,12 @@ void sv_coll_small_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_coll_small_ll128_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_coll_small_pair_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_coll_small_pair_ll128_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_exact_scale_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_exact_split_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_exact_join_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_exact_pack_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_exact_add_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_exact_unpack_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_flip_soft(const void *arg, unsigned block, unsigned nblocks);
 
 /* How many blocks a pass over bytes bytes should have: up to dev->launch_blocks, and each with work for its lanes. */

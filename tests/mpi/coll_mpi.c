@@ -4,19 +4,22 @@
  * random cases, then the same in the parts of a split. Run by tests/mpi/test_coll_mpi.sh.
  *
  * Usage: coll_mpi ORDER CASES SEED [STRIDE]: ORDER is `ranks` if the algorithm that the environment asks for adds in
- * the order of ranks, so that bits are compared, else `any`; CASES random ones; of the systematic ones each STRIDE-th.
+ * the order of ranks, so that bits are compared, else `any`; or `exact`, with SELVAGE_SUM=exact: the bits of sums of
+ * float32 and float64 are compared, too, with those of exact_reference.h. CASES random ones; of the systematic ones
+ * each STRIDE-th.
  */
 #include <mpi.h>
 #include <stdlib.h>
 
 #include "fixtures/check.h"
 #include "fixtures/coll_case.h"
+#include "fixtures/exact_reference.h"
 #include <selvage.h>
 
 enum { CAPACITY = 1 << 18 };
 
 typedef struct plan {
-    bool any_order;
+    bool any_order, exact;
     int cases;
     uint64_t seed;
     unsigned stride;
@@ -54,6 +57,48 @@ static void run_plan(selvage_coll_t *coll, selvage_device_t *dev, const plan_t *
     selvage_stream_destroy(dev, stream);
 }
 
+/* Whether an element is the exact sum of what all ranks gave at this place. */
+static bool is_exact_sum(const coll_terms_t *terms, uint64_t place, const uint8_t *found)
+{
+    uint64_t wide[64];
+    uint32_t narrow[64];
+    bool cut;
+    for (int r = 0; r < terms->nranks; r++)
+        coll_terms_value(terms, r, place, terms->type == SELVAGE_FLOAT64 ? (void *)&wide[r] : (void *)&narrow[r]);
+    if (terms->type == SELVAGE_FLOAT64) {
+        wide[0] = exact_sum_float64(wide, terms->nranks, &cut);
+        return memcmp(&wide[0], found, 8) == 0;
+    }
+    narrow[0] = exact_sum_float32(narrow, terms->nranks, &cut);
+    return memcmp(&narrow[0], found, 4) == 0;
+}
+
+/* Sums whose bits would depend on the order. */
+static void run_exact(selvage_coll_t *coll, selvage_device_t *dev, const plan_t *plan)
+{
+    static const int calls[] = {COLL_ALL_REDUCE, COLL_REDUCE_SCATTER, COLL_REDUCE};
+    const int size = selvage_coll_size(coll), rank = selvage_coll_rank(coll);
+    coll_try_t try;
+    coll_try_open(&try, coll, dev, CAPACITY, true);
+    for (unsigned i = 0; i < 24 && size > 1; i++) {
+        coll_case_t what = {.call = calls[i % 3], .count = i / 6 * 521 + 1, .any_order = true, .root = (int)i % size,
+                            .in_place = i % 4 == 1, .shift = i % 3, .registered = i % 2 ? UINT32_MAX : 0};
+        what.terms = (coll_terms_t){.type = i / 3 % 2 ? SELVAGE_FLOAT64 : SELVAGE_FLOAT32, .op = SELVAGE_OP_SUM,
+                                    .values = COLL_ORDERED, .nranks = size, .seed = plan->seed + i};
+        size_t bytes;
+        long wrong = 0;
+        coll_try_run(&try, &what, NULL);
+        const uint8_t *output = coll_try_output(&try, &bytes);
+        const size_t each = coll_type_bytes(what.terms.type);
+        const uint64_t first = what.call == COLL_REDUCE_SCATTER ? (uint64_t)rank * what.count : 0;
+        for (uint64_t e = 0; e < what.count && (what.call != COLL_REDUCE || rank == what.root); e++)
+            wrong += !is_exact_sum(&what.terms, first + e, output + e * each);
+        CHECK_EQ(wrong, 0);
+    }
+    CHECK_STATUS(selvage_coll_error(coll), SELVAGE_SUCCESS);
+    coll_try_close(&try);
+}
+
 /* Neighbours in pairs of two parts, in reverse order; then all again, after the parts. */
 static void run_split(selvage_coll_t *coll, selvage_device_t *dev, plan_t plan)
 {
@@ -82,6 +127,8 @@ static void run(const plan_t *plan)
     CHECK_STATUS(selvage_comm_create(MPI_COMM_WORLD, &params, &comm), SELVAGE_SUCCESS);
     if (comm)
         CHECK_STATUS(selvage_coll_create(comm, NULL, &coll), SELVAGE_SUCCESS);
+    if (coll && plan->exact)
+        run_exact(coll, dev, plan);
     if (coll) {
         run_plan(coll, dev, plan);
         run_split(coll, dev, *plan);
@@ -96,10 +143,12 @@ int main(int argc, char **argv)
     int threads;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &threads);
     if (argc < 4) {
-        fprintf(stderr, "usage: coll_mpi ranks|any CASES SEED [STRIDE]\n");
+        fprintf(stderr, "usage: coll_mpi ranks|any|exact CASES SEED [STRIDE]\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    plan_t plan = {.any_order = strcmp(argv[1], "any") == 0, .cases = atoi(argv[2]),
+    plan_t plan = {.any_order = strcmp(argv[1], "ranks") != 0,
+                   .exact = strcmp(argv[1], "exact") == 0,
+                   .cases = atoi(argv[2]),
                    .seed = strtoull(argv[3], NULL, 0), .stride = argc > 4 ? (unsigned)atoi(argv[4]) : 1};
     run(&plan);
     int status = check_report("coll_mpi");

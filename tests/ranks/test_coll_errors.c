@@ -552,9 +552,10 @@ static void test_mismatches(void)
 {
     static const char *const environments[] = {"TIMEOUT_S=20", "TIMEOUT_S=20 COLL_ALGO=ring COLL_PROTO=simple",
                                                "TIMEOUT_S=20 COLL_ALGO=twoshot COLL_PROTO=ll",
-                                               "TIMEOUT_S=20 COLL_ALGO=direct COLL_CHANNELS_MIN=2 COLL_PUSH_MIN=1"};
+                                               "TIMEOUT_S=20 COLL_ALGO=direct COLL_CHANNELS_MIN=2 COLL_PUSH_MIN=1",
+                                               "TIMEOUT_S=20 SUM=exact"};
     for (unsigned m = 0; m < sizeof mismatches / sizeof mismatches[0]; m++)
-        for (unsigned e = 0; e < 4; e++) {
+        for (unsigned e = 0; e < sizeof environments / sizeof environments[0]; e++) {
             long failed = atomic_load(&check_failed_);
             run(e % 2 ? 3 : 2, run_mismatch, (void *)(uintptr_t)&mismatches[m], environments[e]);
             if (atomic_load(&check_failed_) != failed)
@@ -582,6 +583,7 @@ int main(void)
     for (int ranks = 2; ranks <= 4; ranks++) {
         run(ranks, run_absent, NULL, "TIMEOUT_S=1.5");
         run(ranks, run_absent, NULL, "TIMEOUT_S=1.5 COLL_ALGO=ring COLL_PROTO=simple");
+        run(ranks, run_absent, NULL, "TIMEOUT_S=1.5 SUM=exact");
     }
     run(3, run_abort, NULL, "TIMEOUT_S=20");
     run(3, run_abort_midway, NULL, "TIMEOUT_S=20 COLL_ALGO=direct COLL_CHANNELS_MAX=1 COLL_PUSH_MIN=1");

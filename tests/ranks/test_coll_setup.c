@@ -63,6 +63,12 @@ static void refuse_arena(local_rank_t *self)
     params.arena_bytes = (uint64_t)(4 + (self->rank == 2)) << 20;
     refused(self, &params, SELVAGE_ERR_MISMATCH, "params.arena_bytes is", 0, RANKS);
     params.arena_bytes = 4 << 20;
+    params.sum = self->rank == 1 ? SELVAGE_SUM_EXACT : SELVAGE_SUM_DEFAULT;
+    refused(self, &params, SELVAGE_ERR_MISMATCH, "params.sum is order on rank 0 and exact on rank 1", 0, RANKS);
+    params.sum = (selvage_sum_t)3;
+    selvage_coll_t *coll = NULL;
+    CHECK_STATUS(selvage_coll_create(self->comm, &params, &coll), SELVAGE_ERR_ARGUMENT);
+    CHECK_DETAIL("params.sum is 3");
     works(self);
 }
 
@@ -257,9 +263,11 @@ int main(void)
                                                      refuse_calls, miss_rank};
     const int step = find_step();
     static const char *const settings[] = {"SOFT_MODE=inline", "WORK_FIFO_BYTES=5000", "", "", "", "TIMEOUT_S=1"};
-    for (int threads = 0; threads < 2; threads++) {
-        local_ranks_mode(threads ? "COLL_ARENA_BYTES=1M PROGRESS=thread" : "COLL_ARENA_BYTES=1M");
-        for (unsigned i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+    static const char *const modes[] = {"COLL_ARENA_BYTES=1M", "COLL_ARENA_BYTES=1M PROGRESS=thread",
+                                        "COLL_ARENA_BYTES=1M SUM=exact"};
+    for (int mode = 0; mode < 3; mode++) {
+        local_ranks_mode(modes[mode]);
+        for (unsigned i = 0; i < sizeof bodies / sizeof bodies[0] && mode < 2; i++) {
             local_ranks_env(settings[i]);
             local_ranks_run(&(local_run_t){.size = RANKS, .log_expected = true, .body = bodies[i],
                                            .may_set_aside = bodies[i] == miss_rank});

@@ -44,6 +44,12 @@ KERNEL_IMAGES(replay_pieces)
 KERNEL_IMAGES(runs)
 KERNEL_IMAGES(await)
 KERNEL_IMAGES(flip)
+KERNEL_IMAGES(exact_scale)
+KERNEL_IMAGES(exact_split)
+KERNEL_IMAGES(exact_join)
+KERNEL_IMAGES(exact_pack)
+KERNEL_IMAGES(exact_add)
+KERNEL_IMAGES(exact_unpack)
 KERNEL_IMAGES(clock)
 KERNEL_IMAGES(delay)
 KERNEL_IMAGES(coll)
@@ -75,6 +81,12 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(runs),
     KERNEL_ROWS(await),
     KERNEL_ROWS(flip),
+    KERNEL_ROWS(exact_scale),
+    KERNEL_ROWS(exact_split),
+    KERNEL_ROWS(exact_join),
+    KERNEL_ROWS(exact_pack),
+    KERNEL_ROWS(exact_add),
+    KERNEL_ROWS(exact_unpack),
     KERNEL_ROWS(clock),
     KERNEL_ROWS(delay),
     KERNEL_ROWS(coll),

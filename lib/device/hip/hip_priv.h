@@ -11,7 +11,7 @@
  * 4.8 TB/s at 0.8 us need 29 KB on each of 132 multiprocessors. A lane of the copying kernels has 64 bytes in flight
  * about half of the time and computes in the other half. So 1024 lanes are enough and 512 are not.
  */
-enum { HIP_KERNELS_MAX = 32, HIP_LANES = 256, HIP_BLOCKS_EACH = 4 };
+enum { HIP_KERNELS_MAX = 48, HIP_LANES = 256, HIP_BLOCKS_EACH = 4 };
 
 typedef struct hip_kernel {
     const char *name;
