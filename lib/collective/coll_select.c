@@ -16,7 +16,7 @@ typedef struct rule {
     uint64_t max_bytes;
     const char *why;
     bool verified;             /* only where results are verified */
-    bool one_step;             /* only if it fits into one step of long lines */
+    bool one_step;             /* only if it fits into one step of its lines */
 } rule_t;
 
 enum { UNIT_K = 1 << 10, UNIT_M = 1 << 20 };
@@ -24,6 +24,8 @@ enum { UNIT_K = 1 << 10, UNIT_M = 1 << 20 };
 #define WAY(call, ranks, algo, proto) SV_COLL_##call, ranks, SV_COLL_##algo, SV_COLL_##proto
 #define UPTO(call, ranks, number, unit, algo, proto) \
     {WAY(call, ranks, algo, proto), (uint64_t)(number) * UNIT_##unit, "up to " #number #unit, false, false}
+#define ONE_STEP_UPTO(call, ranks, number, unit) \
+    {WAY(call, ranks, ONESHOT, LL), (uint64_t)(number) * UNIT_##unit, "up to " #number #unit, false, true}
 #define LONG_LINES_UPTO(call, ranks, number, unit) \
     {WAY(call, ranks, ONESHOT, LL128), (uint64_t)(number) * UNIT_##unit, "up to " #number #unit, false, true}
 #define VERIFIED_UPTO(call, ranks, number, unit) \
@@ -72,7 +74,7 @@ static const rule_t rules[] = {
     REST(ALL_GATHER, 16, DIRECT_ONE),
     REST(ALL_GATHER, 16, ONESHOT),
 
-    UPTO(BROADCAST, 2, 256, K, ONESHOT, LL),
+    ONE_STEP_UPTO(BROADCAST, 2, 256, K),
     UPTO(BROADCAST, 16, 64, K, ONESHOT, LL),
     UPTO(BROADCAST, 16, 512, K, ONESHOT, LL128),
     VERIFIED_UPTO(BROADCAST, 2, 1, M),
@@ -167,13 +169,14 @@ static uint64_t share_of(const question_t *q, unsigned algo)
     return whole && !has_blocks(q->call) ? q->bytes : (q->bytes + q->n - 1) / q->n;
 }
 
-/* Whether the part of each channel fits into one step of long lines. Steps that wait for each other are slower than any
-   other way. */
-static bool fits_long_lines(const question_t *q)
+/* Whether the part of each channel fits into one step of lines, of long ones with a digest even if there is none. Steps
+   that wait for each other are slower than any other way. */
+static bool fits_one_step(const question_t *q, unsigned proto)
 {
-    const sv_coll_work_t verified = {.flags = SV_COLL_DIGEST};
+    const bool signs = proto == SV_COLL_LL128 || q->facts->config->coll_checksum;
+    const sv_coll_work_t work = {.flags = signs ? SV_COLL_DIGEST : 0};
     return sv_coll_part_bytes(share_of(q, SV_COLL_ONESHOT), q->facts->nchannels) <=
-           sv_coll_slot_capacity(&q->facts->layout, &verified, SV_COLL_LL128);
+           sv_coll_slot_capacity(&q->facts->layout, &work, proto);
 }
 
 /* The table's way, of all or of some kind; NULL: none of that kind. */
@@ -185,7 +188,7 @@ static const rule_t *find_rule(const question_t *q, unsigned only)
             continue;
         if (rule->verified && !q->facts->config->coll_checksum)
             continue;
-        if (rule->one_step && !fits_long_lines(q))
+        if (rule->one_step && !fits_one_step(q, rule->proto))
             continue;
         if ((only & DIRECT_ONLY && !is_direct_algo(rule->algo)) ||
             (only & SIMPLE_ONLY && rule->proto != SV_COLL_SIMPLE))

@@ -170,6 +170,14 @@ static void check_thresholds(void)
     expect_at(&s, SV_COLL_REDUCE_SCATTER, 2 << 20, SV_COLL_DIRECT_ONE, SV_COLL_SIMPLE);
     expect_at(&s, SV_COLL_PAIR, 512 << 10, SV_COLL_ONESHOT, SV_COLL_SIMPLE);
     s.facts.layout.long_bytes = 144 * 128;
+    s.facts.layout.ll_bytes = 512 * 16; /* in which 4 KiB and their digest take two steps */
+    s.facts.nchannels = 64;
+    s.facts.nranks = 2;
+    expect_at(&s, SV_COLL_BROADCAST, 256 << 10, SV_COLL_ONESHOT, SV_COLL_LL128);
+    expect_at(&s, SV_COLL_BROADCAST, 224 << 10, SV_COLL_ONESHOT, SV_COLL_LL);
+    s.config.coll_checksum = false;
+    expect_at(&s, SV_COLL_BROADCAST, 256 << 10, SV_COLL_ONESHOT, SV_COLL_LL);
+    set_scene(&s, 4, true);
     s.config.coll_checksum = false; /* direct ways have nothing to sum then */
     expect_at(&s, SV_COLL_ALL_REDUCE, 256 << 10, SV_COLL_ONESHOT, SV_COLL_LL128);
     expect_at(&s, SV_COLL_ALL_REDUCE, (256 << 10) + 4, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE);
