@@ -198,6 +198,7 @@ const amdgpu_row_t amdgpu_vector_rows[] = {
     {"v_mov_b32", ONE(a)},
     {"v_not_b32", ONE(~a)},
     {"v_bfrev_b32", ONE(reverse(a))},
+    {"v_ffbh_u32", ONE(a ? (uint32_t)__builtin_clz((uint32_t)a) : ~uint32_t{0})},
     {"v_and_b32", TWO(a & b)},
     {"v_or_b32", TWO(a | b)},
     {"v_xor_b32", TWO(a ^ b)},

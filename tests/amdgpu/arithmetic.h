@@ -88,6 +88,7 @@ SV_FN void arithmetic_floats(uint64_t a, uint64_t b, uint64_t *out)
     *out++ = bits_of(__builtin_fma(p, q, p));
     *out++ = bits_of((double)(uint32_t)a);
     *out++ = (uint64_t)(p < q) | (uint64_t)(p == q) << 1 | (uint64_t)(p >= q) << 2 | (uint64_t)(p != q) << 3;
+    *out++ = (uint32_t)a ? (uint64_t)__builtin_clz((uint32_t)a) : 32;
 }
 
 SV_FN void arithmetic_all(uint64_t a, uint64_t b, uint64_t *out)

@@ -4,9 +4,10 @@
  * other GPUs. Other processes cannot map pools and virtual memory by a handle of this kind. On NVIDIA the driver tells
  * these from plain allocations. HIP has no query for that, so on AMD both look like plain allocations. Nothing is kept.
  *
- * Allocations have numbers. NVIDIA promises that none is used twice in a process. HIP calls its own unique and promises
- * no more. So when a device is opened on AMD, a trial shows whether memory that is freed and allocated again has another
- * number, and a later one. Where it has not, no number is known, and whoever asks keeps nothing from call to call.
+ * Allocations have numbers. NVIDIA promises that none is used twice in a process. HIP calls its own unique and
+ * promises no more. So when a device is opened on AMD, a trial shows whether memory that is freed and allocated again
+ * has another number, and a later one. Where it has not, no number is known, and whoever asks keeps nothing from call to
+ * call.
  */
 #include <stdint.h>
 
