@@ -14,8 +14,8 @@
 
 namespace {
 
-/* Neighbours that move in accesses of 16 bytes where they lie so. On soft the compiler sees to that: gcc 12 makes one of
-   the two ways, and takes that one's alignment for the other's. */
+/* Neighbours that move in accesses of 16 bytes where they lie so. On soft the compiler sees to that: gcc 12 makes one
+   of the two ways, and takes that one's alignment for the other's. */
 template <typename BITS>
 SV_DEV_FN void load_four(BITS (&to)[SV_EXACT_LANE], const BITS *from)
 {

@@ -6,8 +6,8 @@
  *
  * Allocations have numbers. NVIDIA promises that none is used twice in a process. HIP calls its own unique and
  * promises no more. So when a device is opened on AMD, a trial shows whether memory that is freed and allocated again
- * has another number, and a later one. Where it has not, no number is known, and whoever asks keeps nothing from call to
- * call.
+ * has another number, and a later one. Where it has not, no number is known, and whoever asks keeps nothing from call
+ * to call.
  */
 #include <stdint.h>
 
