@@ -121,7 +121,10 @@ int main(int argc, char **argv)
         memset(&batch, 0, sizeof batch);
         for (batch.count = 0; batch.count < CASES_PER_RUN; batch.count++) {
             halo_case_t *test = &batch.test[batch.count];
-            halo_case_make(test, size, seed * 1000 + (uint64_t)(run * CASES_PER_RUN + batch.count));
+            uint64_t number = seed * 1000 + (uint64_t)(run * CASES_PER_RUN + batch.count);
+            do /* the first one of each run adds, so that some are refused whatever the seed */
+                halo_case_make(test, size, number);
+            while (batch.count == 0 && !test->wish[0].params.reverse && (number += 1000003) != 0);
             if (test->wish[0].params.route != SELVAGE_ROUTE_DEFAULT)
                 test->wish[0].params.route = SELVAGE_ROUTE_PEER;
             if (batch.count % 4 != 0)
