@@ -5,8 +5,8 @@
 # does that: WEAK_SEEDS schedules for each set and architecture (40, with BRIEF 20; half as many of collectives in slots
 # or lines, with BRIEF a quarter) go well. Then every WEAK_STRIDE-th mutation of what they executed (40; with BRIEF 120
 # for sets of much code) is tried with up to WEAK_TRIES seeds (8), so that it is known that the runs can notice
-# something. WEAK_TABLE=1 prints what each came to. WEAK_SETS names the sets (all), and those of WEAK_MUTATED are mutated
-# (all but collectives in slots or lines, which take long).
+# something. WEAK_TABLE=1 prints what each came to. WEAK_SETS names the sets (all), and those of WEAK_MUTATED are
+# mutated (all but collectives in slots or lines, which take long).
 set -u
 top_builddir=${top_builddir:-.}
 [ -n "${HIP_CLANG:-}" ] || { echo "SKIP: this build has no compiler for AMD GPUs (Debian: clang-19, lld-19)"; exit 77; }
