@@ -166,6 +166,24 @@ int selvage_coll_supported(const selvage_comm_t *comm);
  */
 selvage_status_t selvage_coll_split(selvage_coll_t *coll, int color, int key, selvage_coll_t **coll_out);
 
+/**
+ * @brief Makes a communicator of some ranks of @p coll, which they alone call: as MPI_Comm_create_group() does.
+ *
+ * Collective over those ranks; blocks. All of them give the same list. Shares the arena of @p coll, which may be
+ * destroyed before it. A rank that makes several is in them in the order of its calls, as with MPI's collective calls.
+ * An error of ERR_MISMATCH or ERR_TIMEOUT breaks the communicator of ranks, as in selvage_coll_split().
+ *
+ * @param[in]  coll      communicator
+ * @param[in]  nranks    how many ranks, 1 or more
+ * @param[in]  ranks     ranks of @p coll, each once, in the order of the new communicator; the caller is one of them.
+ *                       Only read in the call
+ * @param[out] coll_out  owned by the caller
+ * @return as selvage_coll_create(); ERR_LIMIT, alike on all, if 16 communicators are alive already. ERR_ARGUMENT is
+ *         this rank's alone, and the others wait
+ */
+selvage_status_t selvage_coll_create_among(selvage_coll_t *coll, int nranks, const int *ranks,
+                                           selvage_coll_t **coll_out);
+
 /** @brief Frees a communicator, after its work is complete or has failed; what does not get on for the deadline is
  *  aborted. Collective; blocks; accepts NULL. */
 void selvage_coll_destroy(selvage_coll_t *coll);

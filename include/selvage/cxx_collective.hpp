@@ -83,6 +83,14 @@ public:
         return made;
     }
 
+    /** Of these ranks of this communicator, which alone call it, with the same list. */
+    coll create_among(int nranks, const int *ranks) const
+    {
+        coll made;
+        check(selvage_coll_create_among(get(), nranks, ranks, made.place()));
+        return made;
+    }
+
     /** Rank of the caller; -1 if empty. */
     int rank() const noexcept { return selvage_coll_rank(get()); }
     /** Number of ranks; -1 if empty. */

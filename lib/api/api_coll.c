@@ -38,6 +38,39 @@ selvage_status_t selvage_coll_split(selvage_coll_t *coll, int color, int key, se
     return sv_api_leave(sv_coll_split(coll, color, key, coll_out));
 }
 
+/* Each rank once, and the caller among them. */
+static selvage_status_t check_members(const selvage_coll_t *coll, int nranks, const int *ranks)
+{
+    bool has_own = false;
+    if (nranks < 1 || nranks > coll->size)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_create_among: nranks is %d; wanted 1..%d", nranks,
+                        coll->size);
+    for (int i = 0; i < nranks; i++) {
+        if (ranks[i] < 0 || ranks[i] >= coll->size)
+            return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_create_among: ranks[%d] is %d; wanted 0..%d", i,
+                            ranks[i], coll->size - 1);
+        for (int j = 0; j < i; j++)
+            if (ranks[j] == ranks[i])
+                return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_create_among: rank %d is in ranks[%d] and [%d]",
+                                ranks[i], j, i);
+        has_own = has_own || ranks[i] == coll->rank;
+    }
+    return has_own ? SELVAGE_SUCCESS
+                   : sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_create_among: this rank, %d, is not in the list",
+                              coll->rank);
+}
+
+selvage_status_t selvage_coll_create_among(selvage_coll_t *coll, int nranks, const int *ranks,
+                                           selvage_coll_t **coll_out)
+{
+    SV_API_NEED(coll);
+    SV_API_NEED(ranks);
+    SV_API_NEED(coll_out);
+    SV_TRY(check_members(coll, nranks, ranks));
+    SV_TRY(sv_api_enter(coll->comm));
+    return sv_api_leave(sv_coll_create_among(coll, nranks, ranks, coll_out));
+}
+
 void selvage_coll_destroy(selvage_coll_t *coll)
 {
     if (!coll)

@@ -221,6 +221,7 @@ selvage_status_t sv_coll_layout(uint32_t nranks, uint32_t nchannels, uint64_t by
 selvage_status_t sv_coll_create(selvage_comm_t *comm, const selvage_coll_params_t *params, selvage_coll_t **coll_out);
 bool sv_coll_is_supported(const selvage_comm_t *comm);
 selvage_status_t sv_coll_split(selvage_coll_t *coll, int color, int key, selvage_coll_t **coll_out);
+selvage_status_t sv_coll_create_among(selvage_coll_t *coll, int count, const int *ranks, selvage_coll_t **coll_out);
 void sv_coll_destroy(selvage_coll_t *coll);
 
 /* coll_window.c */

@@ -2,12 +2,13 @@
 /*
  * Splits: all ranks of a communicator of collectives tell each other colour and key, each makes its own part from that,
  * and all agree that every part is made. The arena is shared; parts of one split may have the same number, because they
- * share no ranks.
+ * share no ranks. A part can also be made by its own ranks alone, which then all know who they are.
  */
 #include "base/base_status.h"
 #include "collective/coll_setup.h"
 
 enum { ITEM_COLOR, ITEM_KEY, ITEM_NUMBERS };
+enum { ITEM_MEMBERS = ITEM_COLOR }; /* where a part's own ranks make it: a digest of their list */
 
 typedef struct split_task {
     selvage_coll_t *coll;
@@ -37,6 +38,15 @@ static int list_color_members(const selvage_coll_t *coll, int color, int *list, 
     return count;
 }
 
+/* Takes a rank of the communicator that is split as the part's next one. */
+static void add_member(const selvage_coll_t *coll, int above, selvage_coll_t *part, int at)
+{
+    part->node_of[at] = coll->node_of[above];
+    part->all.ranks[at] = coll->all.ranks[above];
+    if (above == coll->rank)
+        part->all.me = at;
+}
+
 static selvage_status_t make_part(selvage_coll_t *coll, int color, selvage_coll_t **part_out)
 {
     uint64_t used;
@@ -47,13 +57,8 @@ static selvage_status_t make_part(selvage_coll_t *coll, int color, selvage_coll_
     selvage_coll_t *part = *part_out;
     list_color_members(coll, color, part->all.ranks, &used);
     SV_TRY(sv_coll_pick_number(used, &part->number));
-    for (int r = 0; r < count; r++) {
-        int above = part->all.ranks[r]; /* rank in coll; from here on, of comm */
-        part->node_of[r] = coll->node_of[above];
-        part->all.ranks[r] = coll->all.ranks[above];
-        if (above == coll->rank)
-            part->all.me = r;
-    }
+    for (int r = 0; r < count; r++)
+        add_member(coll, part->all.ranks[r] /* so far, of coll */, part, r);
     part->exact = coll->exact;
     return sv_coll_init(part, coll->arena);
 }
@@ -101,6 +106,73 @@ selvage_status_t sv_coll_split(selvage_coll_t *coll, int color, int key, selvage
     split_task_t call = {.coll = coll, .color = color, .key = key};
     sv_coll_queue_wait(coll->arena);
     SV_TRY(sv_comm_run(coll->comm, run_split, &call));
+    *coll_out = call.part;
+    return SELVAGE_SUCCESS;
+}
+
+/* --- by its own ranks --------------------------------------------------------------------------------------------- */
+
+typedef struct among_task {
+    selvage_coll_t *coll;
+    const int *ranks; /* of coll */
+    int count;
+    selvage_coll_t *part;
+} among_task_t;
+
+/* The part's ranks tell each other which numbers they use, and whom they take for its ranks. */
+static selvage_status_t agree_on_number(const among_task_t *call)
+{
+    selvage_coll_t *part = call->part;
+    const size_t list_bytes = (size_t)call->count * sizeof *part->all.ranks;
+    const uint64_t members = sv_digest_finish(0, sv_digest_sum(0, 0, part->all.ranks, list_bytes));
+    uint64_t used = 0;
+    sv_gather_item_t *item = sv_gather_item_begin(&part->all);
+    item->value[ITEM_MEMBERS] = members;
+    item->value[ITEM_NUMBERS] = call->coll->arena->numbers_used;
+    SV_TRY(sv_gather(&part->all, "selvage_coll_create_among", (uint64_t)call->count, SELVAGE_SUCCESS,
+                     part->comm->timeout_s));
+    for (int r = 0; r < call->count; r++) {
+        used |= sv_gather_item_of(&part->all, r)->value[ITEM_NUMBERS];
+        if (sv_gather_item_of(&part->all, r)->value[ITEM_MEMBERS] !=
+            sv_gather_item_of(&part->all, 0)->value[ITEM_MEMBERS])
+            return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create_among: its ranks 0 and %d have other lists of "
+                            "ranks", r);
+    }
+    return sv_coll_pick_number(used, &part->number);
+}
+
+static selvage_status_t run_create_among(void *arg)
+{
+    among_task_t *call = arg;
+    selvage_coll_t *coll = call->coll, *part;
+    uint64_t unused = 0;
+    SV_TRY(sv_coll_alloc(coll->comm, call->count, &part));
+    call->part = part;
+    for (int r = 0; r < call->count; r++)
+        add_member(coll, call->ranks[r], part, r);
+    selvage_status_t status = sv_team_wake(&part->all);
+    SV_TRY_GOTO(status, status, fail);
+    SV_TRY_GOTO(status, agree_on_number(call), fail);
+    part->exact = coll->exact;
+    status = sv_coll_init(part, coll->arena);
+    status = sv_gather_least(&part->all, "selvage_coll_create_among: end", part->number, status, &unused,
+                             coll->comm->timeout_s);
+    SV_TRY_GOTO(status, status, fail);
+    status = sv_coll_handed_connect(part, &part->all, "selvage_coll_create_among: MPI", part->number);
+    SV_TRY_GOTO(status, status, fail);
+    if (part->spans)
+        sv_team_rest(&part->all);
+    return SELVAGE_SUCCESS;
+fail:
+    sv_coll_free(part);
+    return status;
+}
+
+selvage_status_t sv_coll_create_among(selvage_coll_t *coll, int count, const int *ranks, selvage_coll_t **coll_out)
+{
+    among_task_t call = {.coll = coll, .ranks = ranks, .count = count};
+    sv_coll_queue_wait(coll->arena);
+    SV_TRY(sv_comm_run(coll->comm, run_create_among, &call));
     *coll_out = call.part;
     return SELVAGE_SUCCESS;
 }

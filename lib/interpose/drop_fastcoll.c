@@ -5,11 +5,15 @@
  * route do, which all of them know alike. Shorter calls are staged, and those without agreement. So are all calls where
  * the ranks are on several nodes, and all calls after one has failed on any rank.
  *
+ * A communicator of some of the ranks, or of all in another order, gets a collective communicator of its own at its
+ * first call. It is kept for all communicators of the same ranks in that order, however often the program makes one, and
+ * is freed with the route. If there can be no more of them, such calls are staged.
+ *
  * The kernels say in a record of their own what went wrong, not by the stream. A call has succeeded only if the stream
  * is through and the record is empty. Otherwise it ends with MPI_ERR_OTHER through the communicator's error handler.
  *
- * MPI's rules order the calls of a communicator. The collective communicator and its stream live from the opening of
- * the route to its end.
+ * MPI's rules order the calls of a communicator. The collective communicators and the stream live from the opening of
+ * the route to its end, or from that first call on.
  */
 #include "interpose/drop_fastcoll.h"
 #include "interpose/drop_agree.h"
@@ -17,13 +21,26 @@
 
 #include <limits.h>
 #include <selvage/collective.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ranks of MPI_COMM_WORLD, as some communicator has them. */
+typedef struct team {
+    struct team *next;
+    selvage_coll_t *coll; /* NULL: there can be none */
+    int size;
+    int ranks[];
+} team_t;
 
 static struct {
-    selvage_coll_t *coll;
+    selvage_coll_t *coll; /* of all ranks */
+    team_t *teams;        /* of others, in the order in which they were made */
+    int key;              /* of a communicator's team */
+    bool lacks;           /* a team could not have one, as has been said */
     selvage_device_t *device;
     void *stream;
     _Atomic bool failed; /* a call of this rank's: it agrees to no other */
-} fast;
+} fast = {.key = MPI_KEYVAL_INVALID};
 
 /* Every rank comes to selvage_coll_create(), which is collective, or none does. */
 bool sv_drop_fastcoll_open(selvage_comm_t *world)
@@ -35,16 +52,82 @@ bool sv_drop_fastcoll_open(selvage_comm_t *world)
         on_node++;
     own = on_node == size && selvage_stream_create(fast.device, &fast.stream) == SELVAGE_SUCCESS;
     PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own);
-    return all && selvage_coll_create(world, NULL, &fast.coll) == SELVAGE_SUCCESS && sv_drop_agree_open();
+    return all && selvage_coll_create(world, NULL, &fast.coll) == SELVAGE_SUCCESS && sv_drop_agree_open() &&
+           PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &fast.key, NULL) == MPI_SUCCESS;
 }
 
 void sv_drop_fastcoll_close(void)
 {
     sv_drop_agree_close();
+    if (fast.key != MPI_KEYVAL_INVALID)
+        PMPI_Comm_free_keyval(&fast.key);
+    /* Partner: make_team(). Each is freed by all of its ranks, which have made theirs in one order. */
+    for (team_t *team = fast.teams, *next; team; team = next) {
+        next = team->next;
+        selvage_coll_destroy(team->coll);
+        free(team);
+    }
+    fast.teams = NULL;
     selvage_coll_destroy(fast.coll);
     selvage_stream_destroy(fast.device, fast.stream);
     fast.coll = NULL;
     fast.stream = NULL;
+}
+
+/* --- communicators ------------------------------------------------------------------------------------------------ */
+
+/* The team of a communicator's ranks, from an earlier call on one with these ranks; NULL: there is none yet. All ranks
+   of the communicator get the same answer, as they make teams together. */
+static team_t *find_team(MPI_Comm comm)
+{
+    team_t *found = NULL;
+    int has = 0;
+    PMPI_Comm_get_attr(comm, fast.key, &found, &has);
+    if (has)
+        return found;
+    const int size = sv_drop_size(comm);
+    for (found = fast.teams; found; found = found->next) {
+        bool same = found->size == size;
+        for (int i = 0; same && i < size; i++)
+            same = found->ranks[i] == sv_drop_world_rank(comm, i);
+        if (same)
+            break;
+    }
+    if (found)
+        PMPI_Comm_set_attr(comm, fast.key, found);
+    return found;
+}
+
+/* Makes it, on all ranks of the communicator. One that cannot be had is remembered, too. */
+static team_t *make_team(MPI_Comm comm)
+{
+    const int size = sv_drop_size(comm);
+    team_t *team = malloc(sizeof *team + (size_t)size * sizeof *team->ranks), **last = &fast.teams;
+    if (!team)
+        sv_drop_fatal("no memory", "for the ranks of a communicator");
+    *team = (team_t){.size = size};
+    for (int i = 0; i < size; i++)
+        team->ranks[i] = sv_drop_world_rank(comm, i);
+    if (selvage_coll_create_among(fast.coll, size, team->ranks, &team->coll) != SELVAGE_SUCCESS && !fast.lacks) {
+        fast.lacks = true;
+        sv_drop_warn("collective calls on a communicator of %d ranks are staged: %s", size, selvage_error_detail());
+    }
+    while (*last)
+        last = &(*last)->next;
+    *last = team;
+    PMPI_Comm_set_attr(comm, fast.key, team);
+    return team;
+}
+
+/* The collective communicator of one of the program's; NULL: its ranks have none, all of them alike. */
+static selvage_coll_t *coll_of(MPI_Comm comm)
+{
+    if (sv_drop_reach_of(comm) == SV_DROP_REACH_ALL)
+        return fast.coll;
+    team_t *team = find_team(comm);
+    if (!team && sv_drop_agree(comm, !atomic_load_explicit(&fast.failed, memory_order_relaxed)))
+        team = make_team(comm);
+    return team ? team->coll : NULL;
 }
 
 /* --- what maps ---------------------------------------------------------------------------------------------------- */
@@ -104,14 +187,15 @@ static bool can_reduce(int64_t count, MPI_Datatype type, MPI_Op op)
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
 
 /* Waits for what the call has enqueued. If a launch failed, the ranks hear of it whose kernels wait for it. */
-static bool finish_fastcoll(MPI_Comm comm, const char *call, size_t bytes, selvage_status_t status, int *code)
+static bool finish_fastcoll(selvage_coll_t *coll, MPI_Comm comm, const char *call, size_t bytes,
+                            selvage_status_t status, int *code)
 {
     if (status != SELVAGE_SUCCESS)
-        selvage_coll_abort(fast.coll);
+        selvage_coll_abort(coll);
     const selvage_status_t ended = selvage_stream_synchronize(fast.device, fast.stream);
     status = status == SELVAGE_SUCCESS ? ended : status;
     if (status == SELVAGE_SUCCESS)
-        status = selvage_coll_error(fast.coll);
+        status = selvage_coll_error(coll);
     if (status != SELVAGE_SUCCESS) {
         atomic_store_explicit(&fast.failed, true, memory_order_relaxed);
         sv_drop_warn("%s failed on the fast route, and later calls are staged: %s", call, selvage_error_detail());
@@ -128,7 +212,8 @@ static bool finish_fastcoll(MPI_Comm comm, const char *call, size_t bytes, selva
    answer is alike on all ranks. */
 static bool is_due(MPI_Comm comm, int64_t count, MPI_Datatype type)
 {
-    return sv_drop_agree_begin() && sv_drop_fast_takes_call(count, type) && sv_drop_reach_of(comm) == SV_DROP_REACH_ALL;
+    return sv_drop_agree_begin() && sv_drop_fast_takes_call(count, type) &&
+           sv_drop_reach_of(comm) != SV_DROP_REACH_NONE;
 }
 
 static bool mpi_refuses_op(MPI_Datatype type, MPI_Op op)
@@ -136,105 +221,115 @@ static bool mpi_refuses_op(MPI_Datatype type, MPI_Op op)
     return op == MPI_OP_NULL || sv_drop_mpi_refuses(type, op);
 }
 
-/* Whether all ranks can make this call on the route. The program's own work comes before the agreement, because after
-   it the other ranks' kernels wait for this rank's. */
-static bool agree_on_call(MPI_Comm comm, bool mine)
+/* What all ranks make this call with, if all can make it on the route; else NULL. The program's own work comes before
+   the agreement, because after it the other ranks' kernels wait for this rank's. */
+static selvage_coll_t *agree_on_call(MPI_Comm comm, bool mine)
 {
+    selvage_coll_t *coll = coll_of(comm);
     const bool can = mine && !atomic_load_explicit(&fast.failed, memory_order_relaxed);
+    if (!coll)
+        return NULL;
     if (can)
         sv_drop_settle();
-    return sv_drop_agree(comm, can && !sv_drop_is_stuck());
+    return sv_drop_agree(comm, can && !sv_drop_is_stuck()) ? coll : NULL;
 }
 
 bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype type, MPI_Op op,
                             MPI_Comm comm, int *code)
 {
+    selvage_coll_t *coll;
     const like_t like = like_of(type);
     const size_t bytes = dense_bytes_of(count, type), align = selvage_type_bytes(like.type);
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     if (!is_due(comm, count, type) || mpi_refuses_op(type, op) ||
-        !agree_on_call(comm, can_reduce(count, type, op) && sv_drop_is_fit(from, align) &&
-                                 sv_drop_is_fit(recvbuf, align) && sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes)))
+        !(coll = agree_on_call(comm, can_reduce(count, type, op) && sv_drop_is_fit(from, align) &&
+                                         sv_drop_is_fit(recvbuf, align) &&
+                                         sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes))))
         return false;
-    return finish_fastcoll(comm, "MPI_Allreduce", bytes,
-                           selvage_coll_all_reduce(fast.coll, from, recvbuf, (size_t)count * like.parts, like.type,
-                                                   op_of(op), fast.stream),
-                           code);
+    return finish_fastcoll(
+        coll, comm, "MPI_Allreduce", bytes,
+        selvage_coll_all_reduce(coll, from, recvbuf, (size_t)count * like.parts, like.type, op_of(op), fast.stream),
+        code);
 }
 
 bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype type, MPI_Op op, int root,
                          MPI_Comm comm, int *code)
 {
+    selvage_coll_t *coll;
     const like_t like = like_of(type);
     const size_t bytes = dense_bytes_of(count, type), align = selvage_type_bytes(like.type);
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     if (!is_due(comm, count, type) || !sv_drop_has_rank(comm, root) || mpi_refuses_op(type, op))
         return false;
     const bool is_root = sv_drop_rank(comm) == root;
-    if (!agree_on_call(comm, (is_root || sendbuf != MPI_IN_PLACE) && can_reduce(count, type, op) &&
-                                 sv_drop_is_fit(from, align) &&
-                                 (!is_root || (sv_drop_is_fit(recvbuf, align) &&
-                                               sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes)))))
+    if (!(coll = agree_on_call(
+              comm,
+              (is_root || sendbuf != MPI_IN_PLACE) && can_reduce(count, type, op) && sv_drop_is_fit(from, align) &&
+                  (!is_root || (sv_drop_is_fit(recvbuf, align) && sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes))))))
         return false;
-    return finish_fastcoll(comm, "MPI_Reduce", bytes,
-                           selvage_coll_reduce(fast.coll, from, is_root ? recvbuf : NULL, (size_t)count * like.parts,
+    return finish_fastcoll(coll, comm, "MPI_Reduce", bytes,
+                           selvage_coll_reduce(coll, from, is_root ? recvbuf : NULL, (size_t)count * like.parts,
                                                like.type, op_of(op), root, fast.stream),
                            code);
 }
 
 bool sv_drop_fast_Bcast(void *buffer, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm, int *code)
 {
+    selvage_coll_t *coll;
     size_t bytes = dense_bytes_of(count, type);
     if (!is_due(comm, count, type) || !sv_drop_has_rank(comm, root) || sv_drop_mpi_refuses(type, MPI_OP_NULL) ||
-        !agree_on_call(comm, bytes > 0 && sv_drop_is_fit(buffer, 1)))
+        !(coll = agree_on_call(comm, bytes > 0 && sv_drop_is_fit(buffer, 1))))
         return false;
-    return finish_fastcoll(comm, "MPI_Bcast", bytes,
-                           selvage_coll_broadcast(fast.coll, buffer, buffer, bytes, SELVAGE_UINT8, root, fast.stream),
-                           code);
+    return finish_fastcoll(coll, comm, "MPI_Bcast", bytes,
+                           selvage_coll_broadcast(coll, buffer, buffer, bytes, SELVAGE_UINT8, root, fast.stream), code);
 }
 
 bool sv_drop_fast_Allgather(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
                             MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, int *code)
 {
+    selvage_coll_t *coll;
     size_t bytes = dense_bytes_of(recvcount, recvtype);
     bool in_place = sendbuf == MPI_IN_PLACE;
     const void *from = in_place ? (char *)recvbuf + (size_t)sv_drop_rank(comm) * bytes : sendbuf;
     if (!is_due(comm, recvcount, recvtype) || sv_drop_mpi_refuses(recvtype, MPI_OP_NULL) ||
         (!in_place && sv_drop_mpi_refuses(sendtype, MPI_OP_NULL)) ||
-        !agree_on_call(comm, bytes > 0 && (in_place || dense_bytes_of(sendcount, sendtype) == bytes) &&
-                                 sv_drop_is_fit(from, 1) && sv_drop_is_fit(recvbuf, 1) &&
-                                 sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes * (size_t)sv_drop_size(comm))))
+        !(coll =
+              agree_on_call(comm, bytes > 0 && (in_place || dense_bytes_of(sendcount, sendtype) == bytes) &&
+                                      sv_drop_is_fit(from, 1) && sv_drop_is_fit(recvbuf, 1) &&
+                                      sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes * (size_t)sv_drop_size(comm)))))
         return false;
-    return finish_fastcoll(comm, "MPI_Allgather", bytes,
-                           selvage_coll_all_gather(fast.coll, from, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
+    return finish_fastcoll(coll, comm, "MPI_Allgather", bytes,
+                           selvage_coll_all_gather(coll, from, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
 }
 
 bool sv_drop_fast_Alltoall(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
                            MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, int *code)
 {
+    selvage_coll_t *coll;
     const size_t bytes = dense_bytes_of(recvcount, recvtype), all = bytes * (size_t)sv_drop_size(comm);
     if (!is_due(comm, recvcount, recvtype) || sv_drop_mpi_refuses(recvtype, MPI_OP_NULL) ||
         (sendbuf != MPI_IN_PLACE && sv_drop_mpi_refuses(sendtype, MPI_OP_NULL)) ||
-        !agree_on_call(comm, bytes > 0 && sv_drop_is_fit(sendbuf, 1) && dense_bytes_of(sendcount, sendtype) == bytes &&
-                                 sv_drop_is_fit(recvbuf, 1) && sv_drop_is_apart(sendbuf, all, recvbuf, all)))
+        !(coll = agree_on_call(comm, bytes > 0 && sv_drop_is_fit(sendbuf, 1) &&
+                                         dense_bytes_of(sendcount, sendtype) == bytes && sv_drop_is_fit(recvbuf, 1) &&
+                                         sv_drop_is_apart(sendbuf, all, recvbuf, all))))
         return false;
-    return finish_fastcoll(comm, "MPI_Alltoall", all,
-                           selvage_coll_all_to_all(fast.coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8, fast.stream),
-                           code);
+    return finish_fastcoll(coll, comm, "MPI_Alltoall", all,
+                           selvage_coll_all_to_all(coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
 }
 
 bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype type,
                                        MPI_Op op, MPI_Comm comm, int *code)
 {
+    selvage_coll_t *coll;
     const like_t like = like_of(type);
     const size_t own = dense_bytes_of(recvcount, type), align = selvage_type_bytes(like.type);
     if (!is_due(comm, recvcount, type) || mpi_refuses_op(type, op) ||
-        !agree_on_call(comm, can_reduce(recvcount, type, op) && sv_drop_is_fit(sendbuf, align) &&
-                                 sv_drop_is_fit(recvbuf, align) &&
-                                 sv_drop_is_apart(sendbuf, own * (size_t)sv_drop_size(comm), recvbuf, own)))
+        !(coll = agree_on_call(comm, can_reduce(recvcount, type, op) && sv_drop_is_fit(sendbuf, align) &&
+                                         sv_drop_is_fit(recvbuf, align) &&
+                                         sv_drop_is_apart(sendbuf, own * (size_t)sv_drop_size(comm), recvbuf, own))))
         return false;
-    return finish_fastcoll(comm, "MPI_Reduce_scatter_block", own * (size_t)sv_drop_size(comm),
-                           selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)recvcount * like.parts,
+    return finish_fastcoll(coll, comm, "MPI_Reduce_scatter_block", own * (size_t)sv_drop_size(comm),
+                           selvage_coll_reduce_scatter(coll, sendbuf, recvbuf, (size_t)recvcount * like.parts,
                                                        like.type, op_of(op), fast.stream),
                            code);
 }
@@ -251,20 +346,19 @@ static int64_t count_at(counts_t counts, int i)
 }
 
 /* Blocks of several lengths are a reduction to each rank, in one launch. */
-static selvage_status_t scatter_unequal(const void *from, void *to, counts_t counts, int n, like_t like,
-                                        selvage_op_t op)
+static selvage_status_t scatter_unequal(selvage_coll_t *coll, const void *from, void *to, counts_t counts, int n,
+                                        like_t like, selvage_op_t op)
 {
     const char *block = from;
-    const int rank = sv_drop_rank(MPI_COMM_WORLD);
-    selvage_status_t status = selvage_coll_group_begin(fast.coll);
+    const int rank = selvage_coll_rank(coll);
+    selvage_status_t status = selvage_coll_group_begin(coll);
     for (int i = 0; i < n && status == SELVAGE_SUCCESS; i++) {
         const size_t elements = (size_t)count_at(counts, i) * like.parts;
         if (elements > 0)
-            status = selvage_coll_reduce(fast.coll, block, i == rank ? to : NULL, elements, like.type, op, i,
-                                         fast.stream);
+            status = selvage_coll_reduce(coll, block, i == rank ? to : NULL, elements, like.type, op, i, fast.stream);
         block += elements * selvage_type_bytes(like.type);
     }
-    const selvage_status_t ended = selvage_coll_group_end(fast.coll);
+    const selvage_status_t ended = selvage_coll_group_end(coll);
     return status == SELVAGE_SUCCESS ? ended : status;
 }
 
@@ -272,10 +366,11 @@ static bool reduce_scatter(const void *sendbuf, void *recvbuf, counts_t counts, 
                            MPI_Comm comm, int *code)
 {
     enum { UNEQUAL_RANKS_MAX = 16 };
+    selvage_coll_t *coll;
     const like_t like = like_of(type);
     const size_t align = selvage_type_bytes(like.type), element = dense_bytes_of(1, type);
     bool equal = true; /* each rank gets as many elements */
-    if (!sv_drop_agree_begin() || sv_drop_reach_of(comm) != SV_DROP_REACH_ALL)
+    if (!sv_drop_agree_begin() || sv_drop_reach_of(comm) == SV_DROP_REACH_NONE)
         return false;
     const int n = sv_drop_size(comm);
     int64_t all = counts.few || counts.large ? 0 : -1; /* elements; -1: MPI refuses it */
@@ -286,16 +381,16 @@ static bool reduce_scatter(const void *sendbuf, void *recvbuf, counts_t counts, 
     if (!sv_drop_fast_takes_call(all, type) || mpi_refuses_op(type, op))
         return false;
     const size_t own = element * (size_t)count_at(counts, sv_drop_rank(comm));
-    if (!agree_on_call(comm, can_reduce(all, type, op) && (equal || n <= UNEQUAL_RANKS_MAX) &&
-                                 sv_drop_is_fit(sendbuf, align) &&
-                                 (own == 0 || sv_drop_is_fit(recvbuf, align)) &&
-                                 sv_drop_is_apart(sendbuf, element * (size_t)all, recvbuf, own)))
+    if (!(coll =
+              agree_on_call(comm, can_reduce(all, type, op) && (equal || n <= UNEQUAL_RANKS_MAX) &&
+                                      sv_drop_is_fit(sendbuf, align) && (own == 0 || sv_drop_is_fit(recvbuf, align)) &&
+                                      sv_drop_is_apart(sendbuf, element * (size_t)all, recvbuf, own))))
         return false;
     const selvage_status_t status =
-        equal ? selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)count_at(counts, 0) * like.parts,
-                                            like.type, op_of(op), fast.stream)
-              : scatter_unequal(sendbuf, recvbuf, counts, n, like, op_of(op));
-    return finish_fastcoll(comm, "MPI_Reduce_scatter", element * (size_t)all, status, code);
+        equal ? selvage_coll_reduce_scatter(coll, sendbuf, recvbuf, (size_t)count_at(counts, 0) * like.parts, like.type,
+                                            op_of(op), fast.stream)
+              : scatter_unequal(coll, sendbuf, recvbuf, counts, n, like, op_of(op));
+    return finish_fastcoll(coll, comm, "MPI_Reduce_scatter", element * (size_t)all, status, code);
 }
 
 bool sv_drop_fast_Reduce_scatter(const void *sendbuf, void *recvbuf, const int *recvcounts, MPI_Datatype type,

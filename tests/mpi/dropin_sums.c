@@ -133,6 +133,92 @@ void run_sums(void)
     end(&s);
 }
 
+/* --- some of the ranks -------------------------------------------------------------------------------------------- */
+
+/* Each of the calls on a communicator, beside MPI's own on host memory. */
+static void add_up_among(const sums_t *s, MPI_Comm comm)
+{
+    int counts[64] = {0}, n = 0, rank = 0, all = COUNT;
+    MPI_Comm_size(comm, &n);
+    MPI_Comm_rank(comm, &rank);
+    for (int i = 0; i < n; i++)
+        all -= counts[i] = 100 + 50 * i;
+    counts[0] += all;
+    give(s, MPI_INT);
+    CHECK_EQ(MPI_Allreduce(s->out, s->in, COUNT, MPI_INT, MPI_SUM, comm), MPI_SUCCESS);
+    PMPI_Allreduce(s->given, s->wanted, COUNT, MPI_INT, MPI_SUM, comm);
+    compare(s);
+    give(s, MPI_INT);
+    CHECK_EQ(MPI_Reduce(s->out, s->in, COUNT, MPI_INT, MPI_MAX, n - 1, comm), MPI_SUCCESS);
+    PMPI_Reduce(s->given, s->wanted, COUNT, MPI_INT, MPI_MAX, n - 1, comm);
+    compare(s);
+    give(s, MPI_INT);
+    CHECK_EQ(MPI_Reduce_scatter_block(s->out, s->in, COUNT / n, MPI_INT, MPI_SUM, comm), MPI_SUCCESS);
+    PMPI_Reduce_scatter_block(s->given, s->wanted, COUNT / n, MPI_INT, MPI_SUM, comm);
+    compare(s);
+    give(s, MPI_INT);
+    CHECK_EQ(MPI_Reduce_scatter(s->out, s->in, counts, MPI_INT, MPI_SUM, comm), MPI_SUCCESS);
+    PMPI_Reduce_scatter(s->given, s->wanted, counts, MPI_INT, MPI_SUM, comm);
+    compare(s);
+    give(s, MPI_INT);
+    CHECK_EQ(MPI_Allgather(s->out, COUNT, MPI_INT, s->in, COUNT, MPI_INT, comm), MPI_SUCCESS);
+    PMPI_Allgather(s->given, COUNT, MPI_INT, s->wanted, COUNT, MPI_INT, comm);
+    compare(s);
+    give(s, MPI_INT);
+    CHECK_EQ(MPI_Alltoall(s->out, COUNT, MPI_INT, s->in, COUNT, MPI_INT, comm), MPI_SUCCESS);
+    PMPI_Alltoall(s->given, COUNT, MPI_INT, s->wanted, COUNT, MPI_INT, comm);
+    compare(s);
+    give(s, MPI_INT);
+    memcpy(s->wanted, s->given, ROOM);
+    CHECK_EQ(MPI_Bcast(s->out, COUNT, MPI_INT, n - 1, comm), MPI_SUCCESS);
+    PMPI_Bcast(s->wanted, COUNT, MPI_INT, n - 1, comm);
+    bring(s->seen, s->out, SELVAGE_COPY_DEVICE_TO_HOST);
+    CHECK_EQ(memcmp(s->seen, s->wanted, ROOM), 0);
+}
+
+/* Communicators of all ranks in another order, of some, of one; a new one each time, and one that is used beside others.
+   All lists of up to four ranks have more orders than there can be collective communicators. */
+void run_sums_among(void)
+{
+    sums_t s;
+    MPI_Comm turned, part, again, pair;
+    MPI_Group world, some;
+    begin(&s);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -the.rank, &turned);
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    for (int turn = 0; turn < 3; turn++) {
+        MPI_Comm_split(MPI_COMM_WORLD, the.rank / 2, 0, &part);
+        add_up_among(&s, part);
+        add_up_among(&s, turned);
+        MPI_Comm_dup(part, &again);
+        MPI_Comm_free(&part);
+        add_up_among(&s, again);
+        MPI_Comm_free(&again);
+    }
+    for (int a = 0; a < the.ranks; a++)
+        for (int b = 0; b < the.ranks; b++) {
+            if (a == b)
+                continue;
+            MPI_Group_incl(world, 2, (int[]){a, b}, &some);
+            MPI_Comm_create(MPI_COMM_WORLD, some, &pair);
+            MPI_Group_free(&some);
+            if (pair == MPI_COMM_NULL)
+                continue;
+            add_up_among(&s, pair);
+            MPI_Comm_free(&pair);
+        }
+    for (int key = 0; key < 24; key++) { /* orders of the ranks, and of all but one */
+        MPI_Comm_split(MPI_COMM_WORLD, key % 2 && the.rank == key % the.ranks,
+                       (the.rank * (key % 5 + 1) + key) % the.ranks, &part);
+        add_up_among(&s, part);
+        MPI_Comm_free(&part);
+    }
+    add_up_among(&s, MPI_COMM_WORLD);
+    MPI_Group_free(&world);
+    MPI_Comm_free(&turned);
+    end(&s);
+}
+
 /* Rank 0 makes calls that MPI refuses there, and then the one that the others are in. */
 void run_unheard(void)
 {

@@ -25,6 +25,7 @@
  *   unheard   makes calls on one rank that MPI refuses there, with much in them
  *   blocks    gathers and scatters blocks of many kinds; makes such calls that MPI refuses on one rank, or that fail
  *   ending    sends and receives in MPI_Finalize, as a library that ends there
+ *   among     adds up on communicators of some of the ranks, and of all in another order
  *   adders    has threads that add up on communicators of their own
  *   lists     completes requests of long lists, and compares what that costs with MPI's own calls
  *   looks     probes, and sends what is like an announcement
@@ -366,6 +367,7 @@ static int wanted_level(int argc, char **argv)
     const char *mpich = getenv("PMI_RANK"), *open = getenv("OMPI_COMM_WORLD_RANK"), *rank = open ? open : mpich;
     const bool odd = rank && atoi(rank) % 2 == 1;
     bool alone = argc > 1 && (strcmp(argv[1], "spawned-job") == 0 || strcmp(argv[1], "blocks-of-each-kind") == 0 ||
+                              strcmp(argv[1], "sums-of-some-ranks") == 0 ||
                               (odd && strcmp(argv[1], "ranks-without-threads") == 0));
     return alone ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
 }
@@ -423,6 +425,7 @@ int main(int argc, char **argv)
         {"no-mpi-objects-left", run_ledger},
         {"pinned-memory-bounded", run_pinned},
         {"sums-of-each-type", run_sums},
+        {"sums-of-some-ranks", run_sums_among},
         {"refused-collective-on-rank-0", run_unheard},
         {"blocks-of-each-kind", run_blocks},
         {"blocks-and-threads", run_blocks},

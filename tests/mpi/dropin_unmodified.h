@@ -64,6 +64,7 @@ void run_pinned(void);
 
 /* dropin_sums.c */
 void run_sums(void);
+void run_sums_among(void);
 void run_unheard(void);
 void run_adders(void);
 void run_mixed(void);

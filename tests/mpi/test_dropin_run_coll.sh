@@ -16,6 +16,13 @@ for mode in $modes; do
         SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
     [ "$summed" != fast ] || grep -Eq '^ +0 +all +MPI_Allreduce +fast +12 ' "$dir/out" ||
         { cat "$dir/out"; echo "FAIL: not 12 sums by the route, $mode"; failed=1; }
+    program "$ranks" sums-of-some-ranks ' 0 failed' \
+        SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
+    for call in Allreduce Reduce Reduce_scatter_block Reduce_scatter Allgather Alltoall Bcast; do
+        [ "$summed" != fast ] || ! grep -Eq "^ +0 +all +MPI_$call +staged " "$dir/out" ||
+            [ "$call" = Allreduce ] || # those that open the route
+            { cat "$dir/out"; echo "FAIL: MPI_$call of some ranks was staged, $mode"; failed=1; }
+    done
     program 2 sums-of-several-threads ' 0 failed' \
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
     program 2 refused-collective-on-rank-0 ' 0 failed' \

@@ -325,6 +325,42 @@ static void run_splits(local_rank_t *self)
     selvage_coll_destroy(same);
 }
 
+/* Each rank with each other one, by those two alone, and then all but one in reverse order. Pairs have one number where
+   they share no ranks, and several where they do. */
+static void run_among(local_rank_t *self)
+{
+    enum { MOST = 8 };
+    selvage_coll_t *coll = create(self), *part[MOST] = {NULL};
+    int ranks[MOST];
+    for (int a = 0; a < self->size; a++)
+        for (int b = a + 1; b < self->size; b++) {
+            const int pair[] = {b, a}, other = self->rank == a ? b : a;
+            if (self->rank != a && self->rank != b)
+                continue;
+            CHECK_STATUS(selvage_coll_create_among(coll, 2, pair, &part[other]), SELVAGE_SUCCESS);
+            CHECK_EQ(selvage_coll_size(part[other]), 2);
+            CHECK_EQ(selvage_coll_rank(part[other]), self->rank == a);
+        }
+    int n = 0;
+    for (int r = self->size - 1; r > 0; r--)
+        ranks[n++] = r;
+    if (self->rank > 0) {
+        CHECK_STATUS(selvage_coll_create_among(coll, n, ranks, &part[self->rank]), SELVAGE_SUCCESS);
+        CHECK_EQ(selvage_coll_rank(part[self->rank]), self->size - 1 - self->rank);
+        run_cases(self, part[self->rank], 70, 5);
+    }
+    for (int a = 0; a < self->size; a++)
+        for (int b = a + 1; b < self->size; b++)
+            if (self->rank == a || self->rank == b)
+                run_cases(self, part[self->rank == a ? b : a], 80 + (uint64_t)(a * self->size + b), 3);
+    selvage_coll_destroy(coll);
+    for (int a = 0; a < self->size; a++)
+        for (int b = a + 1; b < self->size; b++)
+            if (self->rank == a || self->rank == b)
+                selvage_coll_destroy(part[self->rank == a ? b : a]);
+    selvage_coll_destroy(part[self->rank]);
+}
+
 /* An error of a call is that of its group, of which nothing is launched; the next group is a new one. */
 static void run_refused_group(local_rank_t *self)
 {
@@ -363,6 +399,8 @@ int main(void)
     run(3, run_callbacks, "");
     run(5, run_splits, "");
     run(6, run_splits, "COLL_ALGO=ring");
+    run(4, run_among, "");
+    run(3, run_among, "COLL_ALGO=ring");
     run(1, run_refused_group, "");
     run(3, run_refused_group, "");
     return check_report("test_coll_group");

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "fixtures/check.h"
-#include "collective/coll_handle.h"
+#include "collective/coll_setup.h"
 #include "fixtures/local_ranks.h"
 
 enum { RANKS = 3, NEVER = 1 << 30 };
@@ -88,6 +88,29 @@ static void refuse_places(local_rank_t *self)
     works(self);
 }
 
+/* Lists that differ, and one communicator too many: each is alike on all ranks, and in the way of nothing that comes
+   after it. */
+static void refuse_among(local_rank_t *self, selvage_coll_t *coll)
+{
+    selvage_coll_t *part = NULL, *alive[SV_COLL_ALIVE];
+    const int reverse[] = {1, 0}, pair[] = {0, 1};
+    int n = 0;
+    if (self->rank > 1)
+        return;
+    CHECK_STATUS(sv_coll_create_among(coll, 2, self->rank == 0 ? pair : reverse, &part), SELVAGE_ERR_MISMATCH);
+    CHECK_DETAIL("have other lists of ranks");
+    CHECK(part == NULL);
+    selvage_status_t status = SELVAGE_SUCCESS;
+    while (n < SV_COLL_ALIVE && status == SELVAGE_SUCCESS) {
+        status = sv_coll_create_among(coll, 2, pair, &alive[n]);
+        n += status == SELVAGE_SUCCESS;
+    }
+    CHECK_STATUS(status, SELVAGE_ERR_LIMIT);
+    CHECK_EQ(n, SV_COLL_ALIVE - 1);
+    while (n > 0)
+        sv_coll_destroy(alive[--n]);
+}
+
 /* Errors after creation, on communicators that go on living. */
 static void refuse_calls(local_rank_t *self)
 {
@@ -100,6 +123,7 @@ static void refuse_calls(local_rank_t *self)
     CHECK_STATUS(sv_coll_create(self->comm, NULL, &coll), SELVAGE_SUCCESS);
     CHECK_STATUS(sv_coll_split(coll, self->rank == 1 ? -2 : 0, 0, &part), SELVAGE_ERR_ARGUMENT);
     CHECK_DETAIL(self->rank == 1 ? "color is -2" : "selvage_coll_split failed on rank 1");
+    refuse_among(self, coll);
     CHECK_STATUS(sv_coll_register(coll, self->rank == 0 ? host : block, 64, &window), SELVAGE_ERR_UNSUPPORTED);
     CHECK_DETAIL(self->rank == 0 ? "leave it unregistered" : "selvage_coll_register failed on rank 0");
     if (self->rank == 0) {
