@@ -6,8 +6,8 @@
  * the ranks are on several nodes, and all calls after one has failed on any rank.
  *
  * A communicator of some of the ranks, or of all in another order, gets a collective communicator of its own at its
- * first call. It is kept for all communicators of the same ranks in that order, however often the program makes one, and
- * is freed with the route. If there can be no more of them, such calls are staged.
+ * first call. It is kept for all communicators of the same ranks in that order, however often the program makes one,
+ * and is freed with the route. If there can be no more of them, such calls are staged.
  *
  * The kernels say in a record of their own what went wrong, not by the stream. A call has succeeded only if the stream
  * is through and the record is empty. Otherwise it ends with MPI_ERR_OTHER through the communicator's error handler.

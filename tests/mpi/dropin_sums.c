@@ -176,8 +176,8 @@ static void add_up_among(const sums_t *s, MPI_Comm comm)
     CHECK_EQ(memcmp(s->seen, s->wanted, ROOM), 0);
 }
 
-/* Communicators of all ranks in another order, of some, of one; a new one each time, and one that is used beside others.
-   All lists of up to four ranks have more orders than there can be collective communicators. */
+/* Communicators of all ranks in another order, of some, of one; a new one each time, and one that is used beside
+   others. Four ranks have more orders than there can be collective communicators. */
 void run_sums_among(void)
 {
     sums_t s;

@@ -466,23 +466,6 @@ static void refuse_windows(rank_state_t *s)
     CHECK_STATUS(selvage_coll_unregister(NULL), SELVAGE_SUCCESS);
 }
 
-static void refuse_lists(const local_rank_t *self, const rank_state_t *state)
-{
-    const int twice[] = {self->rank, self->rank}, beyond[] = {self->rank, self->size}, other[] = {self->rank == 0};
-    selvage_coll_t *part = NULL;
-    CHECK_STATUS(selvage_coll_create_among(NULL, 1, other, &part), SELVAGE_ERR_ARGUMENT);
-    CHECK_STATUS(selvage_coll_create_among(state->coll, 1, NULL, &part), SELVAGE_ERR_ARGUMENT);
-    CHECK_STATUS(selvage_coll_create_among(state->coll, 1, other, NULL), SELVAGE_ERR_ARGUMENT);
-    CHECK_STATUS(selvage_coll_create_among(state->coll, 0, other, &part), SELVAGE_ERR_ARGUMENT);
-    CHECK_STATUS(selvage_coll_create_among(state->coll, self->size + 1, other, &part), SELVAGE_ERR_ARGUMENT);
-    CHECK_STATUS(selvage_coll_create_among(state->coll, 2, beyond, &part), SELVAGE_ERR_ARGUMENT);
-    CHECK_STATUS(selvage_coll_create_among(state->coll, 2, twice, &part), SELVAGE_ERR_ARGUMENT);
-    CHECK(self->size == 1 || strstr(selvage_error_detail(), "in ranks[0] and [1]") != NULL);
-    CHECK_STATUS(selvage_coll_create_among(state->coll, 1, other, &part), SELVAGE_ERR_ARGUMENT);
-    CHECK(self->size == 1 || strstr(selvage_error_detail(), "is not in the list") != NULL);
-    CHECK(part == NULL);
-}
-
 /* Nothing that is refused leaves a trace: the communicator works on. */
 static void run_refused(local_rank_t *self)
 {
@@ -494,7 +477,6 @@ static void run_refused(local_rank_t *self)
     CHECK_STATUS(selvage_coll_create(self->comm, &params, &coll), SELVAGE_ERR_ARGUMENT);
     if (open_rank(self, &state)) {
         CHECK_STATUS(selvage_coll_split(state.coll, -2, 0, &coll), SELVAGE_ERR_ARGUMENT);
-        refuse_lists(self, &state);
         refuse_calls(self, &state);
         refuse_operations(&state);
         refuse_windows(&state);

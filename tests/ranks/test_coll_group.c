@@ -5,6 +5,7 @@
  * small work FIFO whose positions wrap, completions that are polled, counters.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "fixtures/check.h"
 #include "fixtures/coll_case.h"
@@ -361,6 +362,24 @@ static void run_among(local_rank_t *self)
     selvage_coll_destroy(part[self->rank]);
 }
 
+/* Lists that are refused on one rank alone. */
+static void refuse_lists(const local_rank_t *self, selvage_coll_t *coll)
+{
+    const int twice[] = {self->rank, self->rank}, beyond[] = {self->rank, self->size}, other[] = {self->rank == 0};
+    selvage_coll_t *part = NULL;
+    CHECK_STATUS(selvage_coll_create_among(NULL, 1, other, &part), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_coll_create_among(coll, 1, NULL, &part), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_coll_create_among(coll, 1, other, NULL), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_coll_create_among(coll, 0, other, &part), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_coll_create_among(coll, self->size + 1, other, &part), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_coll_create_among(coll, 2, beyond, &part), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_coll_create_among(coll, 2, twice, &part), SELVAGE_ERR_ARGUMENT);
+    CHECK(self->size == 1 || strstr(selvage_error_detail(), "in ranks[0] and [1]") != NULL);
+    CHECK_STATUS(selvage_coll_create_among(coll, 1, other, &part), SELVAGE_ERR_ARGUMENT);
+    CHECK(self->size == 1 || strstr(selvage_error_detail(), "is not in the list") != NULL);
+    CHECK(part == NULL);
+}
+
 /* An error of a call is that of its group, of which nothing is launched; the next group is a new one. */
 static void run_refused_group(local_rank_t *self)
 {
@@ -368,6 +387,7 @@ static void run_refused_group(local_rank_t *self)
     selvage_coll_t *coll = create(self);
     void *stream;
     open_streams(self, &stream, 1);
+    refuse_lists(self, coll);
     CHECK_STATUS(selvage_coll_group_begin(coll), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_coll_barrier(coll, stream), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_coll_send(coll, NULL, 0, SELVAGE_INT8, self->size, stream), SELVAGE_ERR_ARGUMENT);
