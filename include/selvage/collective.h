@@ -171,15 +171,16 @@ selvage_status_t selvage_coll_split(selvage_coll_t *coll, int color, int key, se
  *
  * Collective over those ranks; blocks. All of them give the same list. Shares the arena of @p coll, which may be
  * destroyed before it. A rank that makes several is in them in the order of its calls, as with MPI's collective calls.
- * An error of ERR_MISMATCH or ERR_TIMEOUT breaks the communicator of ranks, as in selvage_coll_split().
+ * Ranks whose lists differ get ERR_MISMATCH, or wait for each other until the deadline, which breaks the communicator
+ * of ranks.
  *
  * @param[in]  coll      communicator
  * @param[in]  nranks    how many ranks, 1 or more
  * @param[in]  ranks     ranks of @p coll, each once, in the order of the new communicator; the caller is one of them.
  *                       Only read in the call
  * @param[out] coll_out  owned by the caller
- * @return as selvage_coll_create(); ERR_LIMIT, alike on all, if 16 communicators are alive already. ERR_ARGUMENT is
- *         this rank's alone, and the others wait
+ * @return as selvage_coll_create(); ERR_LIMIT, alike on all, if there is no number left that none of the ranks uses:
+ *         each is in 16 communicators at most. ERR_ARGUMENT is this rank's alone, and the others wait
  */
 selvage_status_t selvage_coll_create_among(selvage_coll_t *coll, int nranks, const int *ranks,
                                            selvage_coll_t **coll_out);

@@ -120,6 +120,8 @@ selvage_status_t sv_coll_arena_make(selvage_comm_t *comm, uint32_t nchannels, ui
     sv_list_init(&arena->windows);
     selvage_status_t status = sv_coll_layout(arena->nranks, nchannels, bytes, &arena->layout, &arena->bytes);
     if (status == SELVAGE_SUCCESS)
+        status = sv_calloc((size_t)comm->wire->size, sizeof *arena->list, &arena->list);
+    if (status == SELVAGE_SUCCESS)
         status = allocate_all(arena);
     if (status != SELVAGE_SUCCESS) {
         sv_coll_arena_free(arena, true);
@@ -161,6 +163,7 @@ void sv_coll_arena_free(sv_coll_arena_t *arena, bool unmapped)
         sv_log(SV_LOG_WARN, "collective", "peers may still use the arena of this rank: %llu bytes are set aside",
                (unsigned long long)arena->bytes);
     sv_free(arena->tuning);
+    sv_free(arena->list);
     SV_DEVICE_CALL(dev, free, arena->priv);
     SV_DEVICE_CALL(dev, host_free, arena->fifo);
     SV_DEVICE_CALL(dev, host_free, arena->pinned);

@@ -88,6 +88,7 @@ typedef struct sv_coll_arena {
     uint64_t fifo_waits;
     uint8_t *scratch;          /* pinned; for copies of the set-up, which are waited for */
     uint16_t reach[SV_COLL_RANKS]; /* bit b of a: the device of rank a reaches that of rank b */
+    int *list;                 /* room for all ranks, to name those of a communicator that is not made yet */
     void *stream;              /* Selvage's own, for set-up */
     bool copies_open;          /* copies may be under way on it */
     sv_event_t *last;          /* after the last launch */

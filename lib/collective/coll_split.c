@@ -141,17 +141,37 @@ static selvage_status_t agree_on_number(const among_task_t *call)
     return sv_coll_pick_number(used, &part->number);
 }
 
+/* Each rank says whether it has the memory to go on. There may be no part to say so with. So a team is made up of what
+   is there: a list of the arena's, and the messages of the communicator that is divided, which has no fewer ranks. */
+static selvage_status_t agree_on_memory(const among_task_t *call, selvage_status_t status)
+{
+    const selvage_coll_t *coll = call->coll;
+    sv_team_t team = {.comm = coll->comm, .ranks = coll->arena->list, .size = call->count, .out = coll->all.out,
+                      .in = coll->all.in};
+    uint64_t unused = 0;
+    for (int r = 0; r < call->count; r++) {
+        team.ranks[r] = coll->all.ranks[call->ranks[r]];
+        if (call->ranks[r] == coll->rank)
+            team.me = r;
+    }
+    status = sv_gather_least(&team, "selvage_coll_create_among: memory", (uint64_t)call->count, status, &unused,
+                             coll->comm->timeout_s);
+    call->coll->all.set_aside |= team.set_aside;
+    return status;
+}
+
 static selvage_status_t run_create_among(void *arg)
 {
     among_task_t *call = arg;
-    selvage_coll_t *coll = call->coll, *part;
+    selvage_coll_t *coll = call->coll;
     uint64_t unused = 0;
-    SV_TRY(sv_coll_alloc(coll->comm, call->count, &part));
-    call->part = part;
+    selvage_status_t status = sv_coll_alloc(coll->comm, call->count, &call->part);
+    selvage_coll_t *part = call->part;
+    if (status == SELVAGE_SUCCESS)
+        status = sv_team_wake(&part->all);
+    SV_TRY_GOTO(status, agree_on_memory(call, status), fail);
     for (int r = 0; r < call->count; r++)
         add_member(coll, call->ranks[r], part, r);
-    selvage_status_t status = sv_team_wake(&part->all);
-    SV_TRY_GOTO(status, status, fail);
     SV_TRY_GOTO(status, agree_on_number(call), fail);
     part->exact = coll->exact;
     status = sv_coll_init(part, coll->arena);
@@ -164,7 +184,8 @@ static selvage_status_t run_create_among(void *arg)
         sv_team_rest(&part->all);
     return SELVAGE_SUCCESS;
 fail:
-    sv_coll_free(part);
+    if (part)
+        sv_coll_free(part);
     return status;
 }
 

@@ -27,7 +27,7 @@
 /* Ranks of MPI_COMM_WORLD, as some communicator has them. */
 typedef struct team {
     struct team *next;
-    selvage_coll_t *coll; /* NULL: there can be none */
+    selvage_coll_t *coll; /* NULL: there can be none, and the team is in no list */
     int size;
     int ranks[];
 } team_t;
@@ -36,7 +36,7 @@ static struct {
     selvage_coll_t *coll; /* of all ranks */
     team_t *teams;        /* of others, in the order in which they were made */
     int key;              /* of a communicator's team */
-    bool lacks;           /* a team could not have one, as has been said */
+    bool lacks;           /* a team could not have one, as has been said: this rank makes no more */
     selvage_device_t *device;
     void *stream;
     _Atomic bool failed; /* a call of this rank's: it agrees to no other */
@@ -98,9 +98,11 @@ static team_t *find_team(MPI_Comm comm)
     return found;
 }
 
-/* Makes it, on all ranks of the communicator. One that cannot be had is remembered, too. */
+/* Makes it, on all ranks of the communicator, which have agreed to. They agree on what came of it, too, as one of them
+   may have failed after the others were through. A rank that could not make one makes no more. */
 static team_t *make_team(MPI_Comm comm)
 {
+    static team_t none;
     const int size = sv_drop_size(comm);
     team_t *team = malloc(sizeof *team + (size_t)size * sizeof *team->ranks), **last = &fast.teams;
     if (!team)
@@ -108,26 +110,23 @@ static team_t *make_team(MPI_Comm comm)
     *team = (team_t){.size = size};
     for (int i = 0; i < size; i++)
         team->ranks[i] = sv_drop_world_rank(comm, i);
-    if (selvage_coll_create_among(fast.coll, size, team->ranks, &team->coll) != SELVAGE_SUCCESS && !fast.lacks) {
+    const selvage_status_t status = selvage_coll_create_among(fast.coll, size, team->ranks, &team->coll);
+    if (status != SELVAGE_SUCCESS) {
         fast.lacks = true;
         sv_drop_warn("collective calls on a communicator of %d ranks are staged: %s", size, selvage_error_detail());
     }
-    while (*last)
-        last = &(*last)->next;
-    *last = team;
+    const bool all_have = sv_drop_agree(comm, status == SELVAGE_SUCCESS);
+    if (status == SELVAGE_SUCCESS) { /* it is kept to be destroyed, also if nobody uses it */
+        while (*last)
+            last = &(*last)->next;
+        *last = team;
+        team->size = all_have ? size : 0; /* which no communicator has */
+    } else {
+        free(team);
+    }
+    team = all_have ? team : &none;
     PMPI_Comm_set_attr(comm, fast.key, team);
     return team;
-}
-
-/* The collective communicator of one of the program's; NULL: its ranks have none, all of them alike. */
-static selvage_coll_t *coll_of(MPI_Comm comm)
-{
-    if (sv_drop_reach_of(comm) == SV_DROP_REACH_ALL)
-        return fast.coll;
-    team_t *team = find_team(comm);
-    if (!team && sv_drop_agree(comm, !atomic_load_explicit(&fast.failed, memory_order_relaxed)))
-        team = make_team(comm);
-    return team ? team->coll : NULL;
 }
 
 /* --- what maps ---------------------------------------------------------------------------------------------------- */
@@ -222,16 +221,23 @@ static bool mpi_refuses_op(MPI_Datatype type, MPI_Op op)
 }
 
 /* What all ranks make this call with, if all can make it on the route; else NULL. The program's own work comes before
-   the agreement, because after it the other ranks' kernels wait for this rank's. */
+   the agreement, because after it the other ranks' kernels wait for this rank's. A team is made for a call that all can
+   make, and no other. */
 static selvage_coll_t *agree_on_call(MPI_Comm comm, bool mine)
 {
-    selvage_coll_t *coll = coll_of(comm);
-    const bool can = mine && !atomic_load_explicit(&fast.failed, memory_order_relaxed);
-    if (!coll)
+    const bool everybody = sv_drop_reach_of(comm) == SV_DROP_REACH_ALL;
+    team_t *team = everybody ? NULL : find_team(comm);
+    if (team && !team->coll)
         return NULL;
+    const bool can = mine && !atomic_load_explicit(&fast.failed, memory_order_relaxed) &&
+                     (everybody || team || !fast.lacks);
     if (can)
         sv_drop_settle();
-    return sv_drop_agree(comm, can && !sv_drop_is_stuck()) ? coll : NULL;
+    if (!sv_drop_agree(comm, can && !sv_drop_is_stuck()))
+        return NULL;
+    if (everybody)
+        return fast.coll;
+    return team ? team->coll : make_team(comm)->coll;
 }
 
 bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype type, MPI_Op op,

@@ -177,7 +177,7 @@ static void add_up_among(const sums_t *s, MPI_Comm comm)
 }
 
 /* Communicators of all ranks in another order, of some, of one; a new one each time, and one that is used beside
-   others. Four ranks have more orders than there can be collective communicators. */
+   others. Host memory makes no collective communicator, and four ranks have more orders than there can be. */
 void run_sums_among(void)
 {
     sums_t s;
@@ -188,6 +188,7 @@ void run_sums_among(void)
     MPI_Comm_group(MPI_COMM_WORLD, &world);
     for (int turn = 0; turn < 3; turn++) {
         MPI_Comm_split(MPI_COMM_WORLD, the.rank / 2, 0, &part);
+        MPI_Allreduce(s.given, s.wanted, COUNT, MPI_INT, MPI_SUM, part);
         add_up_among(&s, part);
         add_up_among(&s, turned);
         MPI_Comm_dup(part, &again);
@@ -219,6 +220,27 @@ void run_sums_among(void)
     end(&s);
 }
 
+/* Rank 0 makes a call that MPI refuses there on a communicator that is used for the first time, while the others are in
+   another call. */
+static void refuse_among(const sums_t *s)
+{
+    enum { EACH = 500 };
+    MPI_Comm turned;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -the.rank, &turned);
+    MPI_Comm_set_errhandler(turned, MPI_ERRORS_RETURN);
+    for (int turn = 0; turn < 3; turn++) {
+        if (the.rank == 0)
+            CHECK(MPI_Allreduce(s->given, s->given, COUNT, MPI_INT, MPI_SUM, turned) != MPI_SUCCESS);
+        give(s, MPI_INT);
+        CHECK_EQ(MPI_Gather(s->out, EACH, MPI_INT, s->in, EACH, MPI_INT, 0, turned), MPI_SUCCESS);
+        PMPI_Gather(s->given, EACH, MPI_INT, s->wanted, EACH, MPI_INT, 0, turned);
+        compare(s);
+        if (turn > 0)
+            add_up_among(s, turned);
+    }
+    MPI_Comm_free(&turned);
+}
+
 /* Rank 0 makes calls that MPI refuses there, and then the one that the others are in. */
 void run_unheard(void)
 {
@@ -247,6 +269,7 @@ void run_unheard(void)
         compare(&s);
     }
     MPI_Type_free(&type);
+    refuse_among(&s);
     end(&s);
 }
 

@@ -368,6 +368,7 @@ static int wanted_level(int argc, char **argv)
     const bool odd = rank && atoi(rank) % 2 == 1;
     bool alone = argc > 1 && (strcmp(argv[1], "spawned-job") == 0 || strcmp(argv[1], "blocks-of-each-kind") == 0 ||
                               strcmp(argv[1], "sums-of-some-ranks") == 0 ||
+                              strcmp(argv[1], "refused-collective-on-rank-0") == 0 ||
                               (odd && strcmp(argv[1], "ranks-without-threads") == 0));
     return alone ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
 }

@@ -208,6 +208,7 @@ static void series(local_rank_t *self)
     sweep_t *sweep = self->arg;
     selvage_coll_t *coll = NULL, *part = NULL;
     selvage_window_t *window = NULL;
+    const int others[RANKS - 1] = {2, 1};
     void *block;
     CHECK_STATUS(selvage_device_malloc(self->dev, 4096, &block), SELVAGE_SUCCESS);
     local_ranks_barrier(self);
@@ -223,6 +224,10 @@ static void series(local_rank_t *self)
         if (sweep->ranks_per_node == 0 &&
             item(sweep, 3, sv_coll_register(coll, block, 512, &window)) == SELVAGE_SUCCESS)
             item(sweep, 4, sv_coll_unregister(window));
+        sv_coll_destroy(part);
+        part = NULL;
+        if (self->rank > 0) /* rank 0 hears of nothing */
+            item(sweep, 5, sv_coll_create_among(coll, RANKS - 1, others, &part));
         sv_coll_destroy(part);
     }
     sv_coll_destroy(coll);
