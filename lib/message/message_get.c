@@ -119,7 +119,10 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
                                       .stamp = stamp,
                                       .devslot = near.word,
                                       .devslot_value = stamp};
-        SV_TRY(sv_message_prepare(send, &job, engine->streams.kernel));
+        sv_message_group_begin(engine); /* the launch takes longer than all else: sv_message_send() has it done, last */
+        const selvage_status_t status = sv_message_prepare(send, &job, engine->streams.kernel);
+        sv_message_group_leave(engine);
+        SV_TRY(status);
     } else { /* the kernel that verifies wants the record even so; partner: the acquire in sv_get_poll() */
         end->shm->get_record[k] = send->identity;
         __atomic_store_n(&end->shm->get_ready[k], stamp, __ATOMIC_RELEASE);
