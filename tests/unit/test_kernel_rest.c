@@ -92,8 +92,8 @@ int main(void)
         truth[i] = (uint8_t)(i * 131 + i / 251);
     for (uint64_t bytes = 9; bytes <= BYTES_MOST - GAP; bytes = bytes * 3 + 5)
         for (uint64_t landed = 8; landed < bytes; landed += landed < 64 ? 8 : 1000)
-            for (unsigned blocks = 2; blocks <= 5; blocks++)
-                for (unsigned here = 1; here < blocks; here++) {
+            for (unsigned blocks = 2; blocks <= 5; blocks += 3)
+                for (unsigned here = 1; here < blocks; here += blocks > 2 ? blocks - 2 : 1) {
                     const rest_case_t of = {.bytes = bytes, .landed = landed, .blocks = blocks, .landed_blocks = here,
                                             .from = (unsigned)(bytes + here) % 9, .to = (unsigned)landed / 8 % 3};
                     check_rest(&of);
