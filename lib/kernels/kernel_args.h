@@ -101,7 +101,19 @@ typedef struct sv_digest_arg {
 } sv_digest_arg_t;
 
 /*
- * Several such passes in one launch, over packets of one exchange, without await. Each is by the blocks from
+ * Such a pass over a packet of which the first landed_bytes, a multiple of 8, are at dst already. The first
+ * landed_blocks blocks, at least one and not all, only read those there. The others copy the rest from src, where it
+ * has the same offset. await is of the record alone, as with SV_DIGEST_LATE.
+ */
+typedef struct sv_rest_arg {
+    sv_digest_arg_t pass;   /* of the whole packet, with dst, and SV_DIGEST_LATE if with await */
+    uint64_t landed_bytes;
+    uint32_t landed_blocks;
+    uint32_t reserved;
+} sv_rest_arg_t;
+
+/*
+ * Several passes of sv_digest in one launch, over packets of one exchange, without await. Each is by the blocks from
  * first_block[i] to first_block[i + 1]. Members are those of sv_digest_arg_t, and of its identity; index is the lower
  * half of epoch.
  */
@@ -454,6 +466,7 @@ SV_LAYOUT_ASSERT(sv_record_t, 64);
 SV_LAYOUT_ASSERT(sv_verify_result_t, 32);
 SV_LAYOUT_ASSERT(sv_digest_scratch_t, 16);
 SV_LAYOUT_ASSERT(sv_digest_arg_t, 224);
+SV_LAYOUT_ASSERT(sv_rest_arg_t, 240);
 SV_LAYOUT_ASSERT(sv_digest_job_t, 120);
 SV_LAYOUT_ASSERT(sv_digests_arg_t, 1256);
 SV_LAYOUT_ASSERT(sv_pack_level_t, 16);

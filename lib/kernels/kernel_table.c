@@ -22,6 +22,11 @@ static bool digest_is_brief(const void *arg)
     return ((const sv_digest_arg_t *)arg)->await == NULL;
 }
 
+static bool rest_is_brief(const void *arg)
+{
+    return ((const sv_rest_arg_t *)arg)->pass.await == NULL;
+}
+
 static bool batch_is_brief(const void *arg)
 {
     return ((const sv_batch_arg_t *)arg)->wait_ns == 0;
@@ -29,6 +34,7 @@ static bool batch_is_brief(const void *arg)
 
 const sv_kernel_t sv_kernel_digest = {.name = "sv_digest", .soft = sv_digest_soft, .is_brief = digest_is_brief};
 const sv_kernel_t sv_kernel_digests = {.name = "sv_digests", .soft = sv_digests_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_rest = {.name = "sv_rest", .soft = sv_rest_soft, .is_brief = rest_is_brief};
 const sv_kernel_t sv_kernel_pack = {.name = "sv_pack", .soft = sv_pack_soft, .is_brief = never_waits};
 const sv_kernel_t sv_kernel_unpack = {.name = "sv_unpack", .soft = sv_unpack_soft, .is_brief = never_waits};
 const sv_kernel_t sv_kernel_runs = {.name = "sv_runs", .soft = sv_runs_soft, .is_brief = never_waits};

@@ -19,6 +19,7 @@ extern "C" {
 
 extern const sv_kernel_t sv_kernel_digest; /* sv_digest_arg_t: sum, copy, write or check a record, signal */
 extern const sv_kernel_t sv_kernel_digests; /* sv_digests_arg_t: the same for several packets */
+extern const sv_kernel_t sv_kernel_rest;   /* sv_rest_arg_t: brings the rest of a packet, and sums all of it */
 extern const sv_kernel_t sv_kernel_pack;   /* sv_pack_arg_t: box to packed stream, with the digest; see pack_plan.h */
 extern const sv_kernel_t sv_kernel_unpack; /* sv_pack_arg_t: packed stream to box */
 extern const sv_kernel_t sv_kernel_runs;   /* sv_runs_arg_t: between runs of any size and their packed stream */
@@ -55,6 +56,7 @@ extern const sv_kernel_t sv_kernel_flip;   /* sv_flip_arg_t: damage one byte, fo
 /* Bodies for soft, one call per block; reached through the descriptors above. arg is aligned to 8 bytes. */
 void sv_digest_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_digests_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_rest_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_pack_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_unpack_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_runs_soft(const void *arg, unsigned block, unsigned nblocks);

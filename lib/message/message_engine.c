@@ -72,6 +72,11 @@ static void init_lists(sv_message_engine_t *engine)
     sv_transfer_cache_init(&engine->memory.mappings, true);
 }
 
+/* How a long get is shared between copy engine and kernel. A kernel is begun by one call of the host's less, but a copy
+   engine makes better use of the link. A kernel reads its own memory about seven times as fast as a link brings bytes,
+   and a quarter of its blocks has enough loads under way to keep that busy. */
+enum { ENGINE_BYTES = 4 << 20, REST_SHARE = 8, REST_BLOCKS = 4 };
+
 static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
 {
     enum { LINE = 64, DEVSLOT_FACTOR = 128, LENT_BYTES = 1 << 20, LENT_OFTEN_BYTES = 64 << 10 };
@@ -98,6 +103,9 @@ static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t 
     engine->buffer_bytes = config->message_buffer_bytes;
     engine->lent_bytes = LENT_BYTES;
     engine->lent_often_bytes = LENT_OFTEN_BYTES;
+    engine->engine_bytes = ENGINE_BYTES;
+    engine->rest_share = REST_SHARE;
+    engine->rest_blocks = REST_BLOCKS;
     sv_prelaunch_init(engine);
     engine->exchange = comm->nonce | UINT32_MAX; /* exchanges count from the nonce on, and never so far */
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.kernel), fail);

@@ -197,6 +197,9 @@ struct sv_message_engine {
     uint64_t buffer_bytes, buffered_bytes; /* device memory for buffered sends: the most there may be, and in use */
     size_t lent_bytes, lent_often_bytes; /* buffered sends of so many are lent; out of an allocation that was often
                                             sent from, of so many */
+    size_t engine_bytes;     /* from so many on a copy engine brings most of a get, if it is one of few; the kernel that
+                                verifies brings ... */
+    unsigned rest_share, rest_blocks; /* ... one in so many bytes, by one in so many of its blocks */
     uint64_t buffers_made_bytes; /* that was allocated for those */
     uint64_t buffer_failed_ns; /* when there was no device memory for one; 0: never */
     uint64_t early_wait_ns;  /* how long a kernel may wait for a message; 0: there are none such */
@@ -250,7 +253,7 @@ typedef struct sv_prepare_job {
 } sv_prepare_job_t;
 /* For a receive the kernel waits for await (unless NULL) to be await_value, copies, sums, and compares the record. It
    then releases stamp in the line, or stamp + 1 if what was awaited has not come in time. outcome (or NULL) gets
-   outcome_value if the message is good. */
+   outcome_value if the message is good. With landed_bytes, only what comes after those is copied: they are at dst. */
 typedef struct sv_verify_job {
     const uint8_t *src;
     uint8_t *dst;
@@ -261,6 +264,7 @@ typedef struct sv_verify_job {
     bool late;               /* await is of the record: the bytes may be read before */
     uint64_t await_before;
     uint64_t *outcome, outcome_value;
+    uint64_t landed_bytes;
 } sv_verify_job_t;
 
 /* --- message_engine.c --------------------------------------------------------------------------------------------- */

@@ -9,12 +9,16 @@
  *   sender's device   digest --> record[k], ready[k] = stamp   (in the receiver's shared segment, and in its device's
  *                     memory if there are slots: message_devslot.h)
  *   receiver's host   begun[k] = taken; copies at once if the bytes are final, else once ready[k] is stamp
- *   receiver's device copy, digest, compared with record[k]
+ *   receiver's device copy, and the rest of it with the digest, compared with record[k]
  *   receiver's host   STATUS: good; or a CTS with the next attempt, for a put or for pieces (message_rendezvous.c)
  *
  * The offer is taken, or taken back, by one exchange of begun[k], which the receiver sets to 0 when it has read all. So
  * a sender that gives up knows whether its buffer is being read, and a receiver whether its sender has given up. The
  * sender owns the place k until its request has ended, and the receiver its mapping of the memory.
+ *
+ * What a copy engine brings would be read once more for the digest when all is there, which takes an eighth as long as
+ * the way over the link. So of one of few the engine brings seven eighths only. The kernel that verifies sums those
+ * while it brings the rest (sv_kernel_rest): link and memory are both busy to the end, by two calls of the host's.
  *
  * A get is offered only where the caller's stream has come to the message, because the digest is made on a stream of
  * the engine's, which waits for no caller's. It is not taken by a receive in host memory, nor by one whose kernel waits
@@ -51,8 +55,6 @@ enum {
     NEAR = 1 << 12
 };
 _Static_assert(SV_SHM_GETS == PLACE_MASK + 1, "an RTS can name all places");
-/* So many bytes are read by a copy engine, if the message is one of few. */
-enum { ENGINE_BYTES_MIN = 4 << 20 };
 /* After so many offers in a row that a rank has not taken, one is made of so many. */
 enum { DECLINED_MOST = 8, OFFERED_SHARE = 64 };
 
@@ -117,7 +119,10 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
                                       .stamp = stamp,
                                       .devslot = near.word,
                                       .devslot_value = stamp};
-        SV_TRY(sv_message_prepare(send, &job, engine->streams.kernel));
+        sv_message_group_begin(engine); /* the launch takes longer than all else: sv_message_send() has it done, last */
+        const selvage_status_t status = sv_message_prepare(send, &job, engine->streams.kernel);
+        sv_message_group_leave(engine);
+        SV_TRY(status);
     } else { /* the kernel that verifies wants the record even so; partner: the acquire in sv_get_poll() */
         end->shm->get_record[k] = send->identity;
         __atomic_store_n(&end->shm->get_ready[k], stamp, __ATOMIC_RELEASE);
@@ -450,15 +455,29 @@ static selvage_status_t get_by_host(selvage_request_t *recv, sv_shm_end_t *end)
     return sv_rendezvous_finish(recv, found);
 }
 
-/* Long ones are read faster by a copy engine, and are verified while the next one comes. Of many, several are read by
-   one kernel, which saves two calls for each. */
+/* Long ones are read faster by a copy engine. Of many, several are read by one kernel, which saves two calls for each,
+   and those that are longer are verified while the next one comes. */
 static bool copies_by_kernel(const selvage_request_t *recv)
 {
     const sv_message_engine_t *engine = recv->engine;
     const bool is_set = engine->comm->config.kernel_peer_max_bytes != SV_CONFIG_BYTES_AUTO;
     return sv_put_by_kernel(recv) && !recv->get.corrupt && !recv->get.copied &&
-           (is_set || recv->bytes < ENGINE_BYTES_MIN ||
+           (is_set || recv->bytes < engine->engine_bytes ||
             (engine->open > SV_MESSAGE_FEW && recv->bytes <= engine->dev->kernel_peer_bytes));
+}
+
+/* How many bytes the copy engine brings; the kernel that verifies brings the rest. All of it where nothing is summed, a
+   test's fault is to be seen, kernels may not read another device or are slow at it, or others' bytes keep the link
+   busy. */
+static uint64_t engine_share_bytes(const selvage_request_t *recv)
+{
+    enum { UNIT = 4096 };
+    const sv_message_engine_t *engine = recv->engine;
+    const uint64_t rest_bytes = recv->bytes / engine->rest_share;
+    if (!sv_message_checks(engine) || recv->get.corrupt || recv->get.segment || engine->open > SV_MESSAGE_FEW ||
+        engine->comm->config.kernel_peer_max_bytes != SV_CONFIG_BYTES_AUTO || sv_message_blocks(recv) < 2)
+        return recv->bytes;
+    return rest_bytes < UNIT ? recv->bytes : (recv->bytes - rest_bytes) / UNIT * UNIT;
 }
 
 selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
@@ -479,10 +498,11 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     /* 1. What copy engines move begins when the bytes are there, the digest or not. */
     if (!by_kernel && !get->copied && (ready || get->final)) {
         get->copied = *moved = true;
+        get->landed_bytes = engine_share_bytes(recv);
         /* Not the address that kernels are given. */
         const void *src = get->segment ? sv_shared_base(&get->segment->shared) : get->src;
-        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, src, recv->bytes, get->segment ? SV_COPY_H2D : SV_COPY_PEER,
-                              stream));
+        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, src, get->landed_bytes,
+                              get->segment ? SV_COPY_H2D : SV_COPY_PEER, stream));
         if (get->corrupt) { /* a fault of a test's: a byte that arrived is changed */
             const sv_flip_arg_t arg = {dst + recv->bytes / 2, 1};
             SV_TRY(SV_DEVICE_CALL(engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, stream));
@@ -495,8 +515,10 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
         return SELVAGE_IN_PROGRESS;
     const sv_devslot_place_t near =
         get->near && end->devslot.shown ? sv_devslot_of_get(engine, end, get->place) : (sv_devslot_place_t){0};
-    sv_verify_job_t job = {.src = by_kernel ? get->src : dst,
-                           .dst = by_kernel ? dst : NULL,
+    const bool has_rest = !by_kernel && get->landed_bytes < recv->bytes;
+    sv_verify_job_t job = {.src = by_kernel || has_rest ? get->src : dst,
+                           .dst = by_kernel || has_rest ? dst : NULL,
+                           .landed_bytes = has_rest ? get->landed_bytes : 0,
                            .record = near.record ? near.record
                                                  : sv_shared_device_address(&end->segment,
                                                                             &end->shm->get_record[get->place]),

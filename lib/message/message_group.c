@@ -6,6 +6,7 @@
  *
  *   group begins   digest, digest, ... are kept in the argument of one launch; a full one goes before the next digest
  *   group ends     one launch, or nothing
+ *   an offer       its digest is kept until its announcement is out, which then takes no longer than without
  *   a wait         launches what is kept in each of its turns, since it may wait for that
  *   a test         launches what was kept for longer than the calls of a group take
  *
@@ -103,6 +104,11 @@ void sv_message_group_begin(sv_message_engine_t *engine)
 selvage_status_t sv_message_group_end(sv_message_engine_t *engine)
 {
     return --engine->group.depth == 0 ? sv_message_group_launch(engine) : SELVAGE_SUCCESS;
+}
+
+void sv_message_group_leave(sv_message_engine_t *engine)
+{
+    engine->group.depth--;
 }
 
 void sv_message_hold(selvage_request_t *request)

@@ -21,6 +21,8 @@ typedef struct sv_message_group {
 /* Partners of each other; they nest. The outermost end launches. */
 void sv_message_group_begin(struct sv_message_engine *engine);
 selvage_status_t sv_message_group_end(struct sv_message_engine *engine);
+/* Ends one and launches nothing: the caller has that done soon, by sv_message_group_launch(). */
+void sv_message_group_leave(struct sv_message_engine *engine);
 /* Opens a group for a send that is held, and ends it, once; as sv_message_group_end(). Partners of each other. */
 void sv_message_hold(selvage_request_t *request);
 selvage_status_t sv_message_release_held(selvage_request_t *request);

@@ -109,6 +109,7 @@ typedef struct sv_request_get {
     bool taken, buffered;    /* receive: the offer is taken; its sender waits for nobody */
     bool lent, moved;        /* receive: the memory is the sender's caller's, as long as it is not moved */
     bool copied, corrupt;    /* receive: its copy has begun; a fault: one byte of it is to be changed */
+    uint64_t landed_bytes;   /* receive, copied: what the copy engine brings, from the first byte on */
     bool near;               /* receive: record and word come to this device's memory as well */
 } sv_request_get_t;
 

@@ -51,15 +51,8 @@ selvage_status_t sv_message_record_gate(selvage_request_t *send, void *stream)
     return sv_message_record(send, sv_message_send_stream(send, stream));
 }
 
-selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
+static selvage_status_t begin_protocol(selvage_request_t *send, sv_message_peer_t *peer, void *stream)
 {
-    enum { HOST_ANSWERS = 63 };
-    sv_message_engine_t *engine = send->engine;
-    sv_message_peer_t *peer;
-    SV_TRY(sv_message_peer(engine, send->peer, &peer));
-    send->number = peer->sent + 1;
-    send->before = peer->last[sv_message_tag_class(send->tag)];
-    sv_message_identify(send);
     const bool lends = send->buffered && sv_get_may_lend(send, stream);
     if (lends || (send->buffered && !sv_eager_take_slot(send, peer))) {
         selvage_status_t status = sv_get_send_buffered(send, peer, lends, stream);
@@ -69,19 +62,32 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
         if (send->refused)
             return sv_error_quiet(status, "rank %d has no room for a message of %llu bytes now", send->peer,
                                   (unsigned long long)send->bytes);
-        SV_TRY(status);
-    } else if (send->desc || sv_eager_take_slot(send, peer) || sv_eager_takes(send, peer)) {
-        SV_TRY(sv_eager_begin(send, peer, stream));
-    } else if (sv_message_rtr_claim(send, peer)) {
-        SV_TRY(sv_rendezvous_begin_claimed(send, peer, stream));
-    } else {
-        SV_TRY(sv_rendezvous_begin(send, stream));
+        return status;
     }
+    if (send->desc || sv_eager_take_slot(send, peer) || sv_eager_takes(send, peer))
+        return sv_eager_begin(send, peer, stream);
+    return sv_message_rtr_claim(send, peer) ? sv_rendezvous_begin_claimed(send, peer, stream)
+                                            : sv_rendezvous_begin(send, stream);
+}
+
+selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
+{
+    enum { HOST_ANSWERS = 63 };
+    sv_message_engine_t *engine = send->engine;
+    sv_message_peer_t *peer;
+    SV_TRY(sv_message_peer(engine, send->peer, &peer));
+    send->number = peer->sent + 1;
+    send->before = peer->last[sv_message_tag_class(send->tag)];
+    sv_message_identify(send);
+    SV_TRY(begin_protocol(send, peer, stream));
     peer->sent++;
     if (send->place.on_device)
         peer->host_answers = HOST_ANSWERS;
     peer->last[sv_message_tag_class(send->tag)] = send->number;
     sv_list_append(&engine->active, &send->link);
+    /* The digest of an offered get was kept until its announcement was out. If that fails, the engine has failed. */
+    if (engine->group.depth == 0)
+        (void)sv_message_group_launch(engine);
     return SELVAGE_SUCCESS;
 }
 

@@ -40,14 +40,22 @@ unsigned sv_message_blocks_most(const sv_message_engine_t *engine)
     return most > SV_PRELAUNCH_STREAMS ? most : SV_PRELAUNCH_STREAMS;
 }
 
-static selvage_status_t launch_message_digest(selvage_request_t *request, sv_digest_arg_t *arg, void *stream)
+static void fill_digest(const selvage_request_t *request, sv_digest_arg_t *arg)
 {
     arg->bytes = request->bytes;
     arg->key = request->key;
     arg->scratch = request->scratch;
     arg->mode |= sv_message_checks(request->engine) ? 0u : (unsigned)SV_DIGEST_NONE;
     arg->identity = request->identity;
-    return sv_message_group_digest(request, arg, stream);
+}
+
+/* Far fewer blocks keep a link busy than the memory of the device. */
+static selvage_status_t launch_rest(const selvage_request_t *recv, const sv_digest_arg_t *pass, uint64_t landed_bytes,
+                                    void *stream)
+{
+    const unsigned blocks = sv_message_blocks(recv), far = blocks / recv->engine->rest_blocks;
+    const sv_rest_arg_t arg = {.pass = *pass, .landed_bytes = landed_bytes, .landed_blocks = blocks - (far ? far : 1)};
+    return SV_DEVICE_CALL(recv->engine->dev, launch, &sv_kernel_rest, &arg, sizeof arg, blocks, stream);
 }
 
 /* Whether a message in a slot may be read ahead of its word, which record and digest allow. */
@@ -69,7 +77,8 @@ selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_jo
                            .second_value = job->devslot_value,
                            .mode = SV_DIGEST_PREPARE |
                                    (job->devslot && message_looks_ahead(send) ? (unsigned)SV_DIGEST_AHEAD : 0u)};
-    return launch_message_digest(send, &arg, stream);
+    fill_digest(send, &arg);
+    return sv_message_group_digest(send, &arg, stream);
 }
 
 selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_t *job, void *stream)
@@ -96,7 +105,9 @@ selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_
                                    (recv->place.on_device ? (unsigned)SV_DIGEST_NEAR : 0u) |
                                    (job->only && message_looks_ahead(recv) ? (unsigned)SV_DIGEST_AHEAD : 0u) |
                                    (job->late ? (unsigned)SV_DIGEST_LATE : 0u)};
-    return launch_message_digest(recv, &arg, stream);
+    fill_digest(recv, &arg);
+    return job->landed_bytes ? launch_rest(recv, &arg, job->landed_bytes, stream)
+                             : sv_message_group_digest(recv, &arg, stream);
 }
 
 static selvage_status_t report_difference(const selvage_request_t *recv, bool record_ok, uint64_t expected,

@@ -83,6 +83,7 @@ void run_block(body_t *body, unsigned nthreads, const void *arg, unsigned block,
 
 BODY(digest, LANES)
 BODY(digests, LANES)
+BODY(rest, LANES)
 BODY(signal, LANES)
 BODY(push, LANES)
 BODY(pull, LANES)

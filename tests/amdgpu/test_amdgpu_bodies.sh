@@ -32,7 +32,7 @@ emulated() { # PROGRAM
     fi
 }
 
-programs=(kernels exchange_random exchange_enqueue message_random)
+programs=(kernels kernel_rest exchange_random exchange_enqueue message_random)
 if [ -n "${BRIEF:-}" ]; then export BRIEF=yes; else programs+=(pack exchange_local exchange_layout halo_random coll); fi
 for arch in gfx942 gfx90a; do
     export AMDGPU_ARCH=$arch

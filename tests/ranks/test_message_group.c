@@ -35,7 +35,7 @@ static selvage_status_t count_launch(sv_device_t *dev, const sv_kernel_t *kernel
 {
     launches_t *of = SV_CONTAINER_OF(dev->ops, launches_t, ops); /* its own rank's */
     const bool digests = kernel == &sv_kernel_digests;
-    if (digests || kernel == &sv_kernel_digest) {
+    if (digests || kernel == &sv_kernel_digest || kernel == &sv_kernel_rest) { /* whose argument begins with that */
         if (atomic_load(&of->refuses))
             return sv_error_quiet(SELVAGE_ERR_DEVICE, "a test's");
         atomic_fetch_add(digests ? &of->several : &of->single, 1);

@@ -550,6 +550,7 @@ int main(void)
     run_lend(USUAL, lend_to_busy, (lend_case_t){0}, false);
     run_lend(USUAL, lend_often, (lend_case_t){0}, false);
     run_lend(USUAL, lend_to_stalled, (lend_case_t){0}, true);
+    run_lend(USUAL " SOFT_BLOCKS=4", lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL " CHECKSUM=report", lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL " TIMEOUT_S=1", give_lent_up, (lend_case_t){0}, true);
     run_lend(USUAL, lend_out_of_reach, (lend_case_t){0}, false);
@@ -564,7 +565,7 @@ int main(void)
     run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M FAULT=flip=1,rank=0,only=3", lend_to_sleeper, (lend_case_t){0, true},
              true);
     for (int late = 0; late < 2; late++) {
-        sweep_lend_faults(USUAL " TIMEOUT_S=1 FAULT=device=1000000", late);
+        sweep_lend_faults(USUAL " SOFT_BLOCKS=4 TIMEOUT_S=1 FAULT=device=1000000", late); /* by engine and kernel */
         sweep_lend_faults(USUAL " TIMEOUT_S=1 MESSAGE_BUFFER_BYTES=1M FAULT=device=1000000", late);
     }
     return check_report("test_message_lend");

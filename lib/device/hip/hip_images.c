@@ -28,6 +28,7 @@
 /* One for each lib/kernels/kernel_*.cc; scripts/check-modules compares. */
 KERNEL_IMAGES(digest)
 KERNEL_IMAGES(digests)
+KERNEL_IMAGES(rest)
 KERNEL_IMAGES(pack)
 KERNEL_IMAGES(unpack)
 KERNEL_IMAGES(sum)
@@ -65,6 +66,7 @@ KERNEL_IMAGES(coll_small_ll128)
 const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(digest),
     KERNEL_ROWS(digests),
+    KERNEL_ROWS(rest),
     KERNEL_ROWS(pack),
     KERNEL_ROWS(unpack),
     KERNEL_ROWS(sum),
