@@ -381,7 +381,7 @@ SV_DEV_FN void sv_coll_release_credit(const sv_coll_at_t &c, uint32_t r, uint64_
    pieces begun do not count this one yet. Of short calls, one in `every` tells of all of them. One lane. */
 SV_DEV_FN void sv_coll_tell_begun(const sv_coll_at_t &c, const sv_coll_state_t &own, uint32_t every)
 {
-    sv_coll_counts_t *counts = &c.context.counts[c.b.channel];
+    sv_coll_counts_t *counts = &c.context.counts[c.at.block];
     if ((own.sent + 1) % every != 0)
         return;
     sv_dev_store_word_system(reinterpret_cast<uint64_t *>(counts),
