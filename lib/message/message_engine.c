@@ -69,7 +69,7 @@ static void init_lists(sv_message_engine_t *engine)
                          &engine->unacked.ack_due};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
-    sv_transfer_cache_init(&engine->memory.mappings, true);
+    sv_transfer_cache_init(&engine->memory.mappings, &engine->comm->config);
 }
 
 static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
