@@ -428,6 +428,7 @@ int main(int argc, char **argv)
         {"sums-of-each-type", run_sums},
         {"sums-of-some-ranks", run_sums_among},
         {"refused-collective-on-rank-0", run_unheard},
+        {"idle-memory-given-back", run_given_back},
         {"blocks-of-each-kind", run_blocks},
         {"blocks-and-threads", run_blocks},
         {"refused-blocks-on-rank-0", run_blocks_unheard},

@@ -68,6 +68,7 @@ void run_sums_among(void);
 void run_unheard(void);
 void run_adders(void);
 void run_mixed(void);
+void run_given_back(void);
 
 /* dropin_moved.c */
 void run_moved(void);

@@ -151,4 +151,9 @@ for bytes in $pools; do
     program 2 pinned-memory-bounded 'memory was pinned [1-9][0-9]* times' SELVAGE_DROPIN_FAST=off \
         SELVAGE_DROPIN_POOL_BYTES=$bytes
 done
+# What was used once is given back: pinned memory, and with it what is not pinned; mappings of a neighbour's memory.
+program 2 idle-memory-given-back ' 0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_IDLE_S=0.2
+program 2 idle-memory-given-back ' 0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_IDLE_S=0.2 SELVAGE_DROPIN_SYNC=default \
+    SELVAGE_DROPIN_POOL_BYTES=16M
+program 2 idle-memory-given-back ' 0 failed' SELVAGE_DROPIN_FAST=auto SELVAGE_IDLE_S=0.2 SELVAGE_DROPIN_SYNC=default
 exit $failed
