@@ -419,6 +419,7 @@ int main(int argc, char **argv)
         {"persistent-sends", run_repeats},
         {"many-open-requests", run_many},
         {"stopped-rank", run_stopped},
+        {"most-open-requests", run_most},
         {"attributes-untouched", run_attributes},
         {"refused-on-one-rank", run_refused},
         {"one-rank-lacks-collectives", run_lopsided},

@@ -34,6 +34,7 @@ void run_requests(void);
 void run_again(void);
 void run_repeats(void);
 void run_many(void);
+void run_most(void);
 
 /* dropin_opening.c */
 void run_attributes(void);
