@@ -55,6 +55,11 @@ void run_looks(void);
 void run_orphans(void);
 void run_stuck(void);
 
+/* dropin_leftover.c */
+void run_freed(void);
+void run_buffered(void);
+void run_turns(void);
+
 /* dropin_lists.c */
 void run_lists(void);
 void run_nested(void);
@@ -62,6 +67,7 @@ void run_listener(void);
 
 /* dropin_pinned.c */
 void run_pinned(void);
+void run_given_back(void);
 
 /* dropin_sums.c */
 void run_sums(void);
@@ -69,7 +75,6 @@ void run_sums_among(void);
 void run_unheard(void);
 void run_adders(void);
 void run_mixed(void);
-void run_given_back(void);
 
 /* dropin_moved.c */
 void run_moved(void);
