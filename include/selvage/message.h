@@ -159,6 +159,20 @@ selvage_status_t selvage_message_is_shared(selvage_comm_t *comm, int destination
 /** @} */
 
 /**
+ * @brief Gives back what messages have kept for later ones and nothing has used for long.
+ *
+ * That is memory of other ranks that is mapped here, and device memory of this rank's (SELVAGE_IDLE_S and its kin).
+ * Waits for messages do the same at their end. This is for a program that only tests. It advances messages, as a test
+ * does. Local; any thread; cheap while there is nothing. With @p gives_back it may wait for all work of the device, as
+ * a wait may: then no kernel may wait for what the host does after the call.
+ *
+ * @param[in]  gives_back  0: nothing is given back, and nothing is waited for
+ * @param[out] due_out     1 if there was anything to be given back; else 0
+ * @return ERR_ARGUMENT
+ */
+selvage_status_t selvage_message_trim(selvage_comm_t *comm, int gives_back, int *due_out);
+
+/**
  * @name Groups
  * A launch costs the host as much as all else that it does for a message. Between these two calls kernels of the
  * communicator's messages are kept, ten at most, and then are launched together. Groups nest, and any thread's messages

@@ -289,6 +289,15 @@ selvage_status_t selvage_message_is_shared(selvage_comm_t *comm, int destination
     return sv_api_leave(SELVAGE_SUCCESS);
 }
 
+selvage_status_t selvage_message_trim(selvage_comm_t *comm, int gives_back, int *due_out)
+{
+    SV_API_NEED(comm);
+    SV_API_NEED(due_out);
+    SV_TRY(sv_api_enter(comm));
+    *due_out = sv_message_give_back(comm, gives_back != 0);
+    return sv_api_leave(SELVAGE_SUCCESS);
+}
+
 selvage_status_t selvage_message_test(selvage_request_t **request, selvage_message_status_t *status_out)
 {
     SV_API_NEED(request);

@@ -68,6 +68,9 @@ typedef struct sv_config {
     int intranode;
     uint64_t message_eager_bytes;
     uint64_t message_buffer_bytes;
+    double idle_s;
+    int idle_mappings;
+    uint64_t idle_bytes;
     int coll_algo, coll_proto, coll_internode, sum;
     uint64_t coll_ll_max, coll_ll128_max, coll_push_min;
     bool coll_checksum;

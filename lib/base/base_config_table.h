@@ -81,6 +81,13 @@
     X(MESSAGE_BUFFER_BYTES, message_buffer_bytes, BYTES, "1G", "0..1T", 0,                                             \
       "device memory of a rank, at most, for messages to ranks of its node that are sent buffered and do not fit "     \
       "into a slot of the receiver's")                                                                                 \
+    X(IDLE_S, idle_s, REAL, "10", "0.001..1000000", 0,                                                                 \
+      "what messages keep for later ones (mappings of other ranks' memory, buffers, pinned memory of the drop-in) "    \
+      "is given back once nothing has used it for so long; a tenth of that for mappings beyond IDLE_BYTES")            \
+    X(IDLE_MAPPINGS, idle_mappings, INT, "32", "0..65536", 0,                                                          \
+      "mappings of other ranks' memory that messages keep without using them, at most")                               \
+    X(IDLE_BYTES, idle_bytes, BYTES, "256M", "0..1T", 0,                                                               \
+      "memory of other ranks that such mappings hold together, beyond which they go sooner")                           \
     X(COLL_ALGO, coll_algo, CHOICE, "auto", "auto|oneshot|twoshot|direct|ring|pat|nvls", 1,                            \
       "algorithm of collectives; where a call has no such one, the nearest")                                           \
     X(COLL_PROTO, coll_proto, CHOICE, "auto", "auto|ll|ll128|simple", 1,                                               \

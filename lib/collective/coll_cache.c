@@ -122,7 +122,7 @@ selvage_status_t sv_coll_cache_create(sv_coll_arena_t *arena, sv_team_t *team)
     sv_coll_cache_t *cache = arena->cache;
     sv_gather_item_t *item = sv_gather_item_begin(team);
     if (status == SELVAGE_SUCCESS) {
-        sv_transfer_cache_init(&cache->mappings, true);
+        sv_transfer_cache_init(&cache->mappings, &comm->config);
         cache->own_open = arena->memory && arena->nranks > 1 &&
                           sv_shared_create(comm->dev, sizeof(outbox_t), token, &cache->own) == SELVAGE_SUCCESS;
     }

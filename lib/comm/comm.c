@@ -213,7 +213,7 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
     comm->timeout_s = 300;
     comm->stats.struct_size = sizeof comm->stats;
     sv_list_init(&comm->buffers);
-    sv_transfer_cache_init(&comm->mappings, false);
+    sv_transfer_cache_init(&comm->mappings, NULL);
     comm->binding = *sv_thread_binding();
     comm->binding.rank = wire->rank;
     sv_comm_bind(comm);

@@ -53,6 +53,7 @@ typedef struct sv_drop_settings {
     char trace[512]; /* file of the timeline; "": none */
     int64_t trace_events;
     int64_t timeout_ns; /* 0: the user has set no deadline */
+    int64_t idle_ns;    /* how long memory stays that nothing uses */
 } sv_drop_settings_t;
 
 const sv_drop_settings_t *sv_drop_settings(void);

@@ -10,6 +10,7 @@
  *
  * Any thread; a call is a user of each operation that it looks at, until it returns.
  */
+#include "interpose/drop_idle.h"
 #include "interpose/drop_probe.h"
 #include "interpose/drop_table.h"
 
@@ -17,6 +18,13 @@
 #include <string.h>
 
 enum { FEW = 64 };
+
+/* After a call that has blocked. */
+static int end_wait(int code)
+{
+    sv_drop_give_back();
+    return code;
+}
 
 int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status)
 {
@@ -26,7 +34,7 @@ int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status)
         sv_drop_turn(&turns);
         code = PMPI_Test(request, &done, status);
     }
-    return code;
+    return end_wait(code);
 }
 
 int sv_drop_await(int code, MPI_Request *request, MPI_Status *status)
@@ -156,7 +164,10 @@ static void remember_handles(set_t *set, int n, const MPI_Request *requests, boo
     for (size_t i = 0; wants_statuses && i < length; i++)
         set->status[i].MPI_ERROR = MPI_SUCCESS;
     sv_drop_fast_answer();
-    sv_drop_ops_begin_call(&set->call);
+    sv_drop_lock();
+    sv_drop_read_notes(); /* what has ended before must not be found, though another request may have its handle */
+    sv_drop_table_begin_call(&set->call);
+    sv_drop_unlock();
 }
 
 /* Finds the operations that n requests had, index[0] and so on (NULL: the first n). */
@@ -239,7 +250,7 @@ static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, boo
 SV_DROP_EXPORT int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
     int flag;
-    return sv_drop_is_concerned() ? complete_one(request, &flag, status, true) : PMPI_Wait(request, status);
+    return sv_drop_is_concerned() ? end_wait(complete_one(request, &flag, status, true)) : PMPI_Wait(request, status);
 }
 
 SV_DROP_EXPORT int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
@@ -380,8 +391,9 @@ static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *
 SV_DROP_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
 {
     int flag;
-    return sv_drop_is_concerned() ? complete_many(count, requests, (many_t){false, &flag, NULL}, statuses, true)
-                              : PMPI_Waitall(count, requests, statuses);
+    if (!sv_drop_is_concerned())
+        return PMPI_Waitall(count, requests, statuses);
+    return end_wait(complete_many(count, requests, (many_t){false, &flag, NULL}, statuses, true));
 }
 
 SV_DROP_EXPORT int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[])
@@ -393,8 +405,9 @@ SV_DROP_EXPORT int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI
 SV_DROP_EXPORT int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[],
                                 MPI_Status statuses[])
 {
-    return sv_drop_is_concerned() ? complete_many(incount, requests, (many_t){true, outcount, indices}, statuses, true)
-                              : PMPI_Waitsome(incount, requests, outcount, indices, statuses);
+    if (!sv_drop_is_concerned())
+        return PMPI_Waitsome(incount, requests, outcount, indices, statuses);
+    return end_wait(complete_many(incount, requests, (many_t){true, outcount, indices}, statuses, true));
 }
 
 SV_DROP_EXPORT int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices[],
@@ -438,8 +451,9 @@ static int complete_any(int n, MPI_Request *requests, int *index, int *flag, MPI
 SV_DROP_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
 {
     int flag;
-    return sv_drop_is_concerned() ? complete_any(count, requests, index, &flag, status, true)
-                              : PMPI_Waitany(count, requests, index, status);
+    if (!sv_drop_is_concerned())
+        return PMPI_Waitany(count, requests, index, status);
+    return end_wait(complete_any(count, requests, index, &flag, status, true));
 }
 
 SV_DROP_EXPORT int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)

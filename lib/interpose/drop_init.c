@@ -84,6 +84,8 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
         settings->slot_bytes = setting_number(setting->value);
     if (strcmp(setting->name, "SELVAGE_TIMEOUT_S") == 0 && is_set)
         settings->timeout_ns = (int64_t)(strtod(setting->value, NULL) * 1e9);
+    if (strcmp(setting->name, "SELVAGE_IDLE_S") == 0)
+        settings->idle_ns = (int64_t)(strtod(setting->value, NULL) * 1e9);
     if (strcmp(setting->name, "SELVAGE_PROGRESS") == 0)
         settings->progress_thread = strcmp(setting->value, "thread") == 0;
     if (strcmp(setting->name, "SELVAGE_TRACE") == 0)

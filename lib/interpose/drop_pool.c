@@ -3,7 +3,7 @@
  * Staging memory: what stands for device memory in MPI's calls. It is pinned up to the bound
  * (SELVAGE_DROPIN_POOL_BYTES) and plain beyond it. Copies of plain memory go through two pinned pieces (drop_copy.c).
  * Pinning and releasing take longer than the copies and make the whole device wait. So chunks are pinned that double
- * the pool, and they are kept to the end:
+ * the pool, and they are kept until nothing has used them for long (drop_idle.c):
  *
  *   pinned [ chunk 4M ][ chunk 4M ][ chunk 8M ] ... up to the bound      plain [ chunk ] ... kept up to the bound
  *            header block | header block | free ...
@@ -41,6 +41,8 @@ typedef struct chunk {
     char *memory;
     size_t bytes, used;
     bool stale; /* of a device that has given way */
+    bool touched, idle; /* it was used since it was looked at last; it was not for long */
+    int64_t since_ns;   /* when it was first found to be neither used nor touched; 0: it is */
 } chunk_t;
 
 /* At the beginning of each block; what is given out is UNIT_BYTES on. */
@@ -80,6 +82,8 @@ static struct {
     int reshapes;
     _Atomic int plains; /* chunks that are plain */
     sv_drop_pieces_t *pieces;   /* at rest */
+    bool pieces_touched, pieces_idle; /* as a chunk's */
+    int64_t pieces_since_ns;
     slab_t *slabs[PART_KINDS];  /* pinned, with room */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -160,6 +164,7 @@ static header_t *take_block(pool_t *arena, size_t bytes)
     if (header->bytes >= bytes + 2 * UNIT_BYTES)
         list_free(arena, split_block(header, bytes));
     header->chunk->used += header->bytes;
+    header->chunk->touched = true;
     return header;
 }
 
@@ -446,6 +451,7 @@ sv_drop_pieces_t *sv_drop_pieces_take(void)
     void *memory = NULL;
     pthread_mutex_lock(&pool.lock);
     sv_drop_pieces_t *pieces = pool.pieces;
+    pool.pieces_touched = true;
     if (pieces)
         pool.pieces = pieces->next;
     pthread_mutex_unlock(&pool.lock);
@@ -475,6 +481,67 @@ void sv_drop_pieces_give(sv_drop_pieces_t *pieces)
     pthread_mutex_unlock(&pool.lock);
 }
 
+static void free_pieces_at_rest(void)
+{
+    while (pool.pieces) {
+        sv_drop_pieces_t *pieces = pool.pieces;
+        pool.pieces = pieces->next;
+        free_piece(pieces);
+    }
+}
+
+/* --- what is idle ------------------------------------------------------------------------------------------------- */
+
+/* Whether what is not in use now, and was not touched since the last look, has not been for long. */
+static bool is_idle_since(bool used, bool *touched, int64_t *since_ns, int64_t now_ns)
+{
+    const bool active = used || *touched;
+    *touched = false;
+    *since_ns = active ? 0 : *since_ns ? *since_ns : now_ns;
+    return !active && now_ns - *since_ns >= sv_drop_settings()->idle_ns;
+}
+
+/* The first pinned chunk stays, if it is short: most programs go on with a little. */
+static bool find_idle_chunks(const pool_t *arena, int64_t now_ns)
+{
+    bool any = false;
+    for (chunk_t *at = arena->chunks; at; at = at->next) {
+        at->idle = is_idle_since(at->used > 0 || at->stale, &at->touched, &at->since_ns, now_ns) &&
+                   (!at->device || at->next || at->bytes > LEAST_CHUNK);
+        any = any || at->idle;
+    }
+    return any;
+}
+
+bool sv_drop_pool_has_idle(int64_t now_ns)
+{
+    pthread_mutex_lock(&pool.lock);
+    const bool pinned = find_idle_chunks(&pool.pinned, now_ns), plain = find_idle_chunks(&pool.plain, now_ns);
+    pool.pieces_idle = is_idle_since(!pool.pieces, &pool.pieces_touched, &pool.pieces_since_ns, now_ns);
+    const bool any = pinned || plain || pool.pieces_idle;
+    pthread_mutex_unlock(&pool.lock);
+    return any;
+}
+
+static void free_idle_chunks(pool_t *arena)
+{
+    for (chunk_t *at = arena->chunks, *next; at; at = next) {
+        next = at->next;
+        if (at->idle && !at->used && !at->touched && !at->stale)
+            free_chunk(arena, at);
+    }
+}
+
+void sv_drop_pool_free_idle(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    free_idle_chunks(&pool.pinned);
+    free_idle_chunks(&pool.plain);
+    if (pool.pieces_idle && !pool.pieces_touched)
+        free_pieces_at_rest();
+    pthread_mutex_unlock(&pool.lock);
+}
+
 /* --- the end of a device ------------------------------------------------------------------------------------------ */
 
 void sv_drop_pool_empty(selvage_device_t *dev)
@@ -496,10 +563,6 @@ void sv_drop_pool_empty(selvage_device_t *dev)
         if (at->used == 0)
             free_chunk(arena, at);
     }
-    while (pool.pieces) {
-        sv_drop_pieces_t *pieces = pool.pieces;
-        pool.pieces = pieces->next;
-        free_piece(pieces);
-    }
+    free_pieces_at_rest();
     pthread_mutex_unlock(&pool.lock);
 }

@@ -25,4 +25,9 @@ typedef struct sv_drop_pieces {
 sv_drop_pieces_t *sv_drop_pieces_take(void);
 void sv_drop_pieces_give(sv_drop_pieces_t *pieces);
 
+/* Looks what has not been used since it last looked; whether anything has not been for long (SELVAGE_IDLE_S). That is
+   given back by the other one, which may wait for the device. */
+bool sv_drop_pool_has_idle(int64_t now_ns);
+void sv_drop_pool_free_idle(void);
+
 #endif

@@ -92,7 +92,7 @@ static void unlist_handle(sv_drop_op_t *op)
 }
 
 /* MPI may give out a freed handle again, so that the notes are read before anything is looked up or listed. */
-static void read_notes(void)
+void sv_drop_read_notes(void)
 {
     /* Partner: the release in handle_freed(). */
     sv_drop_op_t *op = atomic_exchange_explicit(&engine.freed, NULL, memory_order_acquire);
@@ -108,7 +108,7 @@ static void read_notes(void)
    that the drop-in does not see, or another thread completes it just now. */
 static void forget_passed(MPI_Request handle)
 {
-    read_notes();
+    sv_drop_read_notes();
     sv_drop_op_t *op = sv_drop_table_find(handle);
     if (op && op->keeps && !sv_drop_table_pass(op))
         sv_drop_op_forget(op);
@@ -160,20 +160,12 @@ sv_drop_op_t *sv_drop_op_find(MPI_Request handle)
     if (handle == MPI_REQUEST_NULL)
         return NULL;
     pthread_mutex_lock(&engine.lock);
-    read_notes();
+    sv_drop_read_notes();
     sv_drop_op_t *op = sv_drop_table_find(handle);
     if (op)
         op->users++;
     pthread_mutex_unlock(&engine.lock);
     return op;
-}
-
-void sv_drop_ops_begin_call(sv_drop_table_call_t *call)
-{
-    pthread_mutex_lock(&engine.lock);
-    read_notes(); /* those that have ended before must not be found, though another request may have their handle */
-    sv_drop_table_begin_call(call);
-    pthread_mutex_unlock(&engine.lock);
 }
 
 /* --- generalized requests: MPI calls these ------------------------------------------------------------------------ */
@@ -191,7 +183,7 @@ static int handle_freed(void *extra)
 {
     sv_drop_op_t *op = extra;
     op->freed_before = atomic_load_explicit(&engine.freed, memory_order_relaxed);
-    /* Partner: the acquire in read_notes(). */
+    /* Partner: the acquire in sv_drop_read_notes(). */
     while (!atomic_compare_exchange_weak_explicit(&engine.freed, &op->freed_before, op, memory_order_release,
                                                   memory_order_relaxed))
         ;
@@ -267,7 +259,7 @@ void sv_drop_request_own(MPI_Request request, void *first, void *second)
 {
     const sv_drop_call_t call = {.name = "lists of a request"};
     pthread_mutex_lock(&engine.lock);
-    read_notes();
+    sv_drop_read_notes();
     sv_drop_op_t *op = sv_drop_table_find(request);
     if (!op || op->keeps) { /* it is MPI's own; a kept one that had this handle before is over */
         op = keep_request(&call, NULL, request, false);
@@ -413,7 +405,7 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
     if (!sv_drop_is_busy() && !atomic_load_explicit(&engine.freed, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&engine.lock);
-    read_notes();
+    sv_drop_read_notes();
     if (!engine.walks) { /* else an error handler of the program's has called MPI */
         sv_drop_flow_t flow = {0};
         sv_drop_op_t *ended = NULL;
@@ -591,7 +583,7 @@ int sv_drop_requests_end(int *open_out)
         *open_out += !op->orphan && !op->freed;
     for (int i = running_turns(); engine.first && i > 0; i--)
         sv_drop_turn(&turns);
-    read_notes(); /* those that the program has completed last are ended, and in the timeline */
+    sv_drop_read_notes(); /* those that the program has completed last are ended, and in the timeline */
     for (sv_drop_op_t *op = engine.first; op; op = op->next)
         left++;
     pthread_mutex_unlock(&engine.lock);

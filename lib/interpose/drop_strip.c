@@ -50,6 +50,7 @@ static struct {
     row_t row[2][ROWS]; /* up, down */
     int oldest[2];
     _Atomic int open;   /* strips that are some row's */
+    bool touched;       /* since it was looked at last */
     _Atomic bool off;   /* the device does not copy across messages */
 } strips = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -201,6 +202,7 @@ char *sv_drop_strip_take(bool down, const char *user, size_t bytes, sv_drop_stri
         atomic_load_explicit(&strips.off, memory_order_relaxed))
         return NULL;
     pthread_mutex_lock(&strips.lock);
+    strips.touched = true;
     row_t *row = find_row_at(down, user, user + bytes);
     if (row && row->strip && row->strip->device == dev && is_under_way(row->strip))
         host = take_from_strip(row->strip, bytes);
@@ -235,6 +237,18 @@ static void break_rows(bool down)
     for (int i = 0; i < ROWS; i++)
         close_row(&strips.row[down][i]);
     pthread_mutex_unlock(&strips.lock);
+}
+
+void sv_drop_strips_break_idle(void)
+{
+    pthread_mutex_lock(&strips.lock);
+    const bool touched = strips.touched;
+    strips.touched = false;
+    pthread_mutex_unlock(&strips.lock);
+    if (touched)
+        return;
+    break_rows(true);
+    break_rows(false);
 }
 
 void sv_drop_strips_break(void)

@@ -16,6 +16,8 @@ void sv_drop_strip_release(sv_drop_strip_t *strip);
 bool sv_drop_strip_continues(const void *user);
 /* No message that goes down continues one of those until now. */
 void sv_drop_strips_break(void);
+/* Closes rows that no message has been added to since it was called last. */
+void sv_drop_strips_break_idle(void);
 /* The same in both directions; at the end of MPI. */
 void sv_drop_strips_end(void);
 

@@ -7,12 +7,14 @@
  *   call     asks for a turn ---- waits until it is over, or for the limit ---- goes on
  *   waiter             a thread: takes all that was asked for, waits for the devices, says so
  *
+ * What the drop-in gives back (drop_idle.c) asks for a turn as well, with the other policies too.
+ *
  * Only a wait can find out whether all of a device is idle: an event that is enqueued to find out may itself come after
  * that kernel. Hence the thread, which is made at the first wait, calls no MPI, and sleeps while nobody asks. While it
  * is stuck nobody waits for it. After a few times nobody ever does. Any thread may call. The waiter's lock guards its
  * structure but for the atomic members, and the thread ends with the drop-in.
  */
-#include "interpose/drop.h"
+#include "interpose/drop_idle.h"
 
 #include <sched.h>
 #include <time.h>
@@ -106,7 +108,7 @@ static bool is_turn_over(uint64_t turn)
 
 /* --- who waits ---------------------------------------------------------------------------------------------------- */
 
-/* False: the turn was not over in time, and is given up. */
+/* False: the turn was not over in time. */
 static bool await_turn(uint64_t turn, int64_t until_ns)
 {
     const struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
@@ -118,18 +120,14 @@ static bool await_turn(uint64_t turn, int64_t until_ns)
     pthread_mutex_lock(&waiter.lock);
     while (!is_turn_over(turn) && sv_drop_now_ns() < until_ns)
         pthread_cond_timedwait(&waiter.done, &waiter.lock, &until);
-    if (!is_turn_over(turn) && waiter.expired < turn)
-        waiter.expired = turn;
     pthread_mutex_unlock(&waiter.lock);
     return is_turn_over(turn);
 }
 
-static void settle_for_limited_time(void)
+/* A turn of the waiter's; 0: it is stuck. *alone_out: there is no waiter. */
+static uint64_t ask_for_turn(bool *alone_out)
 {
-    if (atomic_load_explicit(&waiter.times, memory_order_relaxed) >= EXPIRED_MAX)
-        return;
-    const int64_t until_ns = sv_drop_now_ns() + (int64_t)sv_drop_settings()->sync_ms * 1000000;
-    uint64_t turn = 0; /* nobody waits now */
+    uint64_t turn = 0;
     pthread_mutex_lock(&waiter.lock);
     /* The first call makes the thread. */
     if (!waiter.has_thread && !waiter.no_thread) {
@@ -141,16 +139,35 @@ static void settle_for_limited_time(void)
         waiter.has_thread = sv_drop_make_thread(&waiter.thread, run_waiter);
         waiter.no_thread = !waiter.has_thread;
     }
-    /* Ask for a turn, unless the thread is stuck. */
-    const bool alone = !waiter.has_thread;
-    if (!alone && is_turn_over(waiter.expired) && !waiter.stop) {
+    *alone_out = !waiter.has_thread;
+    if (waiter.has_thread && is_turn_over(waiter.expired) && !waiter.stop) {
         turn = atomic_fetch_add_explicit(&waiter.asked, 1, memory_order_relaxed) + 1;
         pthread_cond_signal(&waiter.work);
     }
     pthread_mutex_unlock(&waiter.lock);
+    return turn;
+}
+
+/* Until it is over nobody waits for the waiter. */
+static void give_turn_up(uint64_t turn)
+{
+    pthread_mutex_lock(&waiter.lock);
+    if (!is_turn_over(turn) && waiter.expired < turn)
+        waiter.expired = turn;
+    pthread_mutex_unlock(&waiter.lock);
+}
+
+static void settle_for_limited_time(void)
+{
+    if (atomic_load_explicit(&waiter.times, memory_order_relaxed) >= EXPIRED_MAX)
+        return;
+    const int64_t until_ns = sv_drop_now_ns() + (int64_t)sv_drop_settings()->sync_ms * 1000000;
+    bool alone;
+    const uint64_t turn = ask_for_turn(&alone);
     if (alone)
         must_settle(wait_for_all());
     else if (turn > 0 && !await_turn(turn, until_ns)) {
+        give_turn_up(turn);
         const int times = atomic_fetch_add_explicit(&waiter.times, 1, memory_order_relaxed) + 1;
         if (times == 1)
             sv_drop_warn("the device was still at work after %d ms of waiting for it in an MPI call, which has gone "
@@ -177,7 +194,20 @@ void sv_drop_settle(void)
         break;
     case SV_DROP_SYNC_NONE: break;
     }
+    sv_drop_give_back();
     sv_drop_trace_span("wait for the device", begin_ns, 0);
+}
+
+/* A turn that is not over in time stays with the waiter, and nobody asks here before it is. No call goes on sooner for
+   that: theirs come after it. */
+bool sv_drop_comes_to_rest(int64_t limit_ns)
+{
+    bool alone;
+    if (sv_drop_settings()->sync == SV_DROP_SYNC_DEVICE || sv_drop_settings()->sync == SV_DROP_SYNC_CHECK)
+        return wait_for_all() == SELVAGE_SUCCESS; /* as each call does */
+    const uint64_t turn = sv_drop_is_stuck() || !is_idle_waiter() ? 0 : ask_for_turn(&alone);
+    return turn > 0 && await_turn(turn, sv_drop_now_ns() + limit_ns) &&
+           !atomic_load_explicit(&waiter.failed, memory_order_relaxed);
 }
 
 bool sv_drop_is_stuck(void)

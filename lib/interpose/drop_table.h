@@ -22,8 +22,8 @@ bool sv_drop_table_pass(sv_drop_op_t *op);
 /* The call's memory is the caller's, and stays until the end. */
 void sv_drop_table_begin_call(sv_drop_table_call_t *call);
 sv_drop_op_t *sv_drop_table_find_at(MPI_Request handle, const sv_drop_table_call_t *call);
-/* The first of a completion call, which takes the lock (drop_request.c). */
-void sv_drop_ops_begin_call(sv_drop_table_call_t *call);
+/* Forgets the operations whose handles MPI has freed (drop_request.c). */
+void sv_drop_read_notes(void);
 /* Partner of begin. Returns the operations that passed and that no call looks up any more, chained by passed_before.
    The caller removes and releases them, even if they have left the table. */
 sv_drop_op_t *sv_drop_table_end_call(const sv_drop_table_call_t *call);

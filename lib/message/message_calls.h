@@ -45,6 +45,9 @@ selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, 
 selvage_status_t sv_message_launch(selvage_request_t *request);
 /* The caller knows that this receive's message, of so many bytes, is sent by now, from another GPU. */
 void sv_message_expect(selvage_request_t *request, uint64_t bytes);
+/* Advances messages. Whether anything is kept that nobody has used for long; with gives_back it is given back, which
+   may wait for the device. */
+bool sv_message_give_back(selvage_comm_t *comm, bool gives_back);
 bool sv_message_prefers_host(selvage_comm_t *comm, int peer);
 bool sv_message_is_shared(selvage_comm_t *comm, int peer);
 /* Between these two, kernels of the communicator's messages are kept, and then launched together. They nest; partners

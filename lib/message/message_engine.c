@@ -69,7 +69,7 @@ static void init_lists(sv_message_engine_t *engine)
                          &engine->unacked.ack_due};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
-    sv_transfer_cache_init(&engine->memory.mappings, true);
+    sv_transfer_cache_init(&engine->memory.mappings, &engine->comm->config);
 }
 
 /* How a long get is shared between copy engine and kernel. A kernel is begun by one call of the host's less, but a copy

@@ -165,6 +165,7 @@ typedef struct sv_message_layouts {
     sv_list_t all, bounce_free, block_free, upload_free;
     uint32_t count;
     size_t bytes;
+    uint64_t look_ns;        /* before that time no bounce buffer is looked at for being idle */
 } sv_message_layouts_t;
 
 /* What is known of device memory: of peers, of this rank's that they map, and of what kind callers' is. */

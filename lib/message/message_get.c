@@ -171,8 +171,8 @@ static selvage_status_t take_bounce_quietly(sv_message_engine_t *engine, size_t 
     return status;
 }
 
-/* As much as there may be is in use, or is kept in shorter buffers, which are not freed before the engine's end; or
-   there is none, which is said once. The caller has another way. */
+/* As much as there may be is in use, or is kept in shorter buffers, which stay until they were idle for long; or there
+   is none, which is said once. The caller has another way. */
 sv_message_bounce_t *sv_get_take_buffer(sv_message_engine_t *engine, size_t bytes)
 {
     const uint64_t retry_ns = 1000000000;
@@ -193,6 +193,7 @@ sv_message_bounce_t *sv_get_take_buffer(sv_message_engine_t *engine, size_t byte
         return NULL;
     }
     engine->buffers_made_bytes += is_new ? bounce->bytes : 0;
+    bounce->counted |= is_new;
     if (bounce->bytes <= left_bytes) {
         engine->buffered_bytes += bounce->bytes;
         return bounce;

@@ -4,13 +4,15 @@
  * may have been freed and given to another type. When there are too many, the least recently used layout without users
  * goes.
  *
- * The memory of layouts and bounce buffers is kept until the engine's end. Some runtimes wait for all work of the
- * device before they release device or pinned memory, also for work that waits for a message of this engine.
+ * The memory of layouts is kept until the engine's end, and bounce buffers until nobody has used them for long. Some
+ * runtimes wait for all work of the device before they release device or pinned memory, also for work that waits for a
+ * message of this engine. So that is done where a call may wait (message_idle.h).
  */
 #include "message/message_layout.h"
 
 #include <string.h>
 
+#include "base/base_clock.h"
 #include "base/base_memory.h"
 #include "pipeline/layout_parts.h"
 #include "pipeline/pipe_layout_type.h"
@@ -33,8 +35,9 @@ static size_t buffer_bytes_for(size_t bytes, size_t least_bytes)
     return rounded;
 }
 
-/* Takes the smallest free buffer that is large enough, or a new one. Sizes are powers of two, so that sizes that rise
-   step by step keep no more than twice the last one. Partner: put_buffer(). */
+/* Takes the smallest free buffer that is large enough, of those the one that was used last, or a new one. So what is
+   more than enough grows old. Sizes are powers of two, so that sizes that rise step by step keep no more than twice the
+   last one. Partner: put_buffer(). */
 static selvage_status_t take_buffer(sv_message_engine_t *engine, sv_list_t *free_ones, size_t least_bytes, size_t bytes,
                                     sv_message_bounce_t **bounce_out)
 {
@@ -43,7 +46,7 @@ static selvage_status_t take_buffer(sv_message_engine_t *engine, sv_list_t *free
     void *memory;
     SV_LIST_FOR_EACH(it, safe, free_ones) {
         sv_message_bounce_t *bounce = SV_CONTAINER_OF(it, sv_message_bounce_t, link);
-        if (bounce->bytes >= bytes && (!best || bounce->bytes < best->bytes))
+        if (bounce->bytes >= bytes && (!best || bounce->bytes <= best->bytes))
             best = bounce;
     }
     if (best) {
@@ -69,6 +72,58 @@ static selvage_status_t take_buffer(sv_message_engine_t *engine, sv_list_t *free
 static void put_buffer(sv_list_t *free_ones, sv_message_bounce_t *bounce)
 {
     sv_list_append(free_ones, &bounce->link);
+}
+
+static bool is_idle_bounce(const sv_message_engine_t *engine, const sv_message_bounce_t *bounce, uint64_t now_ns)
+{
+    const uint64_t idle_ns = engine->memory.mappings.limits.idle_ns;
+    return !bounce->stays && now_ns > bounce->left_ns && now_ns - bounce->left_ns >= idle_ns;
+}
+
+/* There may be thousands, which are looked at some times in the time that they may be idle. */
+static void put_off_look(sv_message_engine_t *engine, uint64_t now_ns)
+{
+    enum { LOOKS = 16 };
+    engine->layouts.look_ns = now_ns + engine->memory.mappings.limits.idle_ns / LOOKS;
+}
+
+bool sv_message_has_idle_bounce(sv_message_engine_t *engine, uint64_t now_ns)
+{
+    const sv_list_t *all = &engine->layouts.bounce_free;
+    if (now_ns < engine->layouts.look_ns)
+        return false;
+    for (const sv_list_t *it = all->next; it != all; it = it->next)
+        if (is_idle_bounce(engine, SV_CONTAINER_OF(it, const sv_message_bounce_t, link), now_ns))
+            return true;
+    put_off_look(engine, now_ns);
+    return false;
+}
+
+void sv_message_trim_bounces(sv_message_engine_t *engine, uint64_t now_ns, sv_list_t *trimmed)
+{
+    sv_list_t *it, *safe;
+    if (now_ns < engine->layouts.look_ns)
+        return;
+    put_off_look(engine, now_ns);
+    SV_LIST_FOR_EACH(it, safe, &engine->layouts.bounce_free) {
+        sv_message_bounce_t *bounce = SV_CONTAINER_OF(it, sv_message_bounce_t, link);
+        if (!is_idle_bounce(engine, bounce, now_ns))
+            continue;
+        engine->buffers_made_bytes -= bounce->counted ? bounce->bytes : 0;
+        sv_list_remove(it);
+        sv_list_append(trimmed, it);
+    }
+}
+
+void sv_message_free_bounces(sv_message_engine_t *engine, sv_list_t *trimmed)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, trimmed) {
+        sv_message_bounce_t *bounce = SV_CONTAINER_OF(it, sv_message_bounce_t, link);
+        SV_DEVICE_CALL(engine->dev, free, bounce->memory);
+        sv_free(bounce);
+    }
+    sv_list_init(trimmed);
 }
 
 static void free_kept_buffers(sv_message_engine_t *engine, sv_list_t *free_ones)
@@ -105,6 +160,7 @@ selvage_status_t sv_message_take_bounce(sv_message_engine_t *engine, size_t byte
 
 void sv_message_put_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce)
 {
+    bounce->left_ns = sv_clock_ns();
     put_buffer(&engine->layouts.bounce_free, bounce);
 }
 

@@ -28,6 +28,10 @@ typedef struct sv_message_bounce {
     sv_list_t link;
     uint8_t *memory;
     size_t bytes;
+    uint64_t left_ns;        /* when it was put back last */
+    bool counted;            /* among those for buffered sends (message_get.c) */
+    bool stays;              /* to the engine's end: what peers map there is found by what does not tell it from memory
+                                that comes to its place later */
     bool is_exported;        /* other ranks were told where: */
     sv_message_where_t where;
 } sv_message_bounce_t;
@@ -40,6 +44,11 @@ size_t sv_message_bounce_bytes(size_t bytes);
 bool sv_message_has_bounce(const sv_message_engine_t *engine, size_t bytes);
 selvage_status_t sv_message_take_bounce(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out);
 void sv_message_put_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce);
+/* Whether one is there that nobody has used for long; and takes all of those out, which the partner frees, without the
+   lock, and which may wait for the device. */
+bool sv_message_has_idle_bounce(sv_message_engine_t *engine, uint64_t now_ns);
+void sv_message_trim_bounces(sv_message_engine_t *engine, uint64_t now_ns, sv_list_t *trimmed);
+void sv_message_free_bounces(sv_message_engine_t *engine, sv_list_t *trimmed);
 
 /* Finds out where the bytes lie, and takes what is needed to move them. call: the public call. The map is the caller's,
    and of offsets from buf. */

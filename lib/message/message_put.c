@@ -76,6 +76,7 @@ selvage_status_t sv_message_export_bounce(sv_message_engine_t *engine, sv_messag
                                  &bounce->where.offset));
         bounce->where.base = (uintptr_t)bounce->memory - bounce->where.offset;
         bounce->is_exported = true;
+        bounce->stays = SV_DEVICE_CALL(engine->dev, memory_id, bounce->memory) == 0;
     }
     *where_out = bounce->where;
     return SELVAGE_SUCCESS;

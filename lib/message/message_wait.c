@@ -3,14 +3,14 @@
  * Completing requests: the only place where a call may block. A wait drives the messages of its communicator. It also
  * drives the exchanges if this thread starts them, since a neighbour may need those first. It ends by the deadline once
  * nothing has moved for so long, whoever has called. What polls may not do, because it waits for the device, is done at
- * the end of waits: closing mappings.
+ * the end of waits: giving back what nobody has used for long.
  */
 #include <string.h>
 
 #include "base/base_clock.h"
 #include "message/message_calls.h"
 #include "message/message_engine.h"
-#include "message/message_get.h"
+#include "message/message_idle.h"
 #include "message/message_pool.h"
 #include "message/message_prelaunch.h"
 #include "message/message_unacked.h"
@@ -92,22 +92,17 @@ static selvage_message_status_t empty_status(void)
     return (selvage_message_status_t){.source = SV_MESSAGE_ANY, .tag = SV_MESSAGE_ANY};
 }
 
-/* Lets go of the lock, and then of mappings that nobody needs. That may wait for the device, which a wait may, unless
-   its call waits on for other requests. After an error the device may never come to an end. */
+/* Lets go of the lock, and then of what nobody has used for long. That may wait for the device, which a wait may,
+   unless its call waits on for other requests. */
 static void leave_wait(const sv_message_deadline_t *wait, bool waits_on)
 {
     sv_message_engine_t *engine = wait->engine;
-    sv_list_t trimmed, segments;
-    sv_list_init(&trimmed);
-    sv_list_init(&segments);
-    if (!waits_on && engine->broken == SELVAGE_SUCCESS && !engine->quarantined &&
-        !atomic_load_explicit(&engine->comm->device_stuck, memory_order_relaxed)) {
-        sv_transfer_cache_trim(&engine->memory.mappings, wait->began_ns, &trimmed);
-        sv_lend_trim(engine, &segments);
-    }
+    sv_message_idle_t idle;
+    if (!waits_on)
+        sv_message_take_idle(engine, wait->began_ns, &idle);
     pthread_mutex_unlock(&engine->lock);
-    sv_transfer_close_trimmed(&trimmed);
-    sv_lend_close(&segments);
+    if (!waits_on)
+        sv_message_free_idle(engine, &idle);
 }
 
 /* Gives a complete request back. */

@@ -13,20 +13,31 @@
 #include "base/base_status.h"
 #include "kernels/kernels.h"
 
-/* Of idle mappings: how many stay, and how many times the limits an open may find. */
-enum { IDLE_MAX = 32, EXCESS = 4 };
+/* How many times the limits of idle mappings an open may find, and by what part of their time those go sooner that hold
+   much: who uses many in turn opens a few in that time. */
+enum { EXCESS = 4, SOONER = 10 };
 
-#define IDLE_BYTES_MAX (UINT64_C(256) << 20) /* of what they hold, together; beyond ... */
-#define IDLE_SHORT_NS UINT64_C(1000000000)   /* ... they stay this long: who uses many in turn opens one a second */
-#define IDLE_LONG_NS UINT64_C(10000000000)   /* ... and else so long */
-#define LOOK_NS UINT64_C(100000000)          /* how often times are looked at */
+#define LOOK_NS UINT64_C(100000000) /* how often times are looked at */
 
 /* --- the cache ---------------------------------------------------------------------------------------------------- */
 
-void sv_transfer_cache_init(sv_transfer_cache_t *cache, bool closes_later)
+static void empty_cache(sv_transfer_cache_t *cache)
 {
-    *cache = (sv_transfer_cache_t){.closes_later = closes_later, .trim_ns = UINT64_MAX};
+    cache->nidle = 0;
+    cache->idle_bytes = 0;
+    cache->trim_ns = UINT64_MAX;
     sv_list_init(&cache->mappings);
+}
+
+void sv_transfer_cache_init(sv_transfer_cache_t *cache, const sv_config_t *config)
+{
+    *cache = (sv_transfer_cache_t){.closes_later = config != NULL};
+    if (config) {
+        cache->limits.idle_most = (uint32_t)config->idle_mappings;
+        cache->limits.idle_bytes = config->idle_bytes;
+        cache->limits.idle_ns = (uint64_t)(config->idle_s * 1e9);
+    }
+    empty_cache(cache);
 }
 
 static void unset_idle(sv_transfer_mapping_t *mapping)
@@ -45,7 +56,7 @@ static void close_mapping(sv_transfer_mapping_t *mapping)
 void sv_transfer_cache_close(sv_transfer_cache_t *cache)
 {
     sv_transfer_close_trimmed(&cache->mappings);
-    sv_transfer_cache_init(cache, cache->closes_later);
+    empty_cache(cache);
 }
 
 void sv_transfer_cache_abandon(sv_transfer_cache_t *cache)
@@ -54,7 +65,7 @@ void sv_transfer_cache_abandon(sv_transfer_cache_t *cache)
     SV_LIST_FOR_EACH(it, safe, &cache->mappings) {
         sv_free(SV_CONTAINER_OF(it, sv_transfer_mapping_t, link));
     }
-    sv_transfer_cache_init(cache, cache->closes_later);
+    empty_cache(cache);
 }
 
 static bool is_mapping_of(const sv_transfer_mapping_t *mapping, const sv_device_t *dev,
@@ -89,9 +100,9 @@ static void make_room_for(sv_transfer_cache_t *cache, const sv_device_t *dev, co
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &cache->mappings) {
         sv_transfer_mapping_t *mapping = SV_CONTAINER_OF(it, sv_transfer_mapping_t, link);
-        const bool passed = mapping->stale || idle_ns(mapping, now_ns) >= IDLE_SHORT_NS;
-        const bool goes = is_mapping_of(mapping, dev, memory) || cache->nidle >= EXCESS * IDLE_MAX ||
-                          (passed && cache->idle_bytes > EXCESS * IDLE_BYTES_MAX);
+        const bool passed = mapping->stale || idle_ns(mapping, now_ns) >= cache->limits.idle_ns / SOONER;
+        const bool goes = is_mapping_of(mapping, dev, memory) || cache->nidle >= EXCESS * cache->limits.idle_most ||
+                          (passed && cache->idle_bytes / EXCESS > cache->limits.idle_bytes);
         if (mapping->users > 0 || !goes)
             continue;
         unset_idle(mapping);
@@ -188,9 +199,32 @@ void sv_transfer_unmap(sv_transfer_mapping_t *mapping)
     cache->idle_bytes += mapping->bytes;
     sv_list_remove(&mapping->link);
     sv_list_append(&cache->mappings, &mapping->link);
-    const uint64_t trim_ns = mapping->stale || cache->nidle > IDLE_MAX ? 0 : mapping->left_ns + LOOK_NS;
+    const bool at_once = mapping->stale || cache->nidle > cache->limits.idle_most;
+    const uint64_t trim_ns = at_once ? 0 : mapping->left_ns + LOOK_NS;
     if (cache->trim_ns > trim_ns)
         cache->trim_ns = trim_ns;
+}
+
+/* Whether a wait is to close it. */
+static bool is_mapping_due(const sv_transfer_mapping_t *mapping, uint64_t now_ns)
+{
+    const sv_transfer_cache_t *cache = mapping->cache;
+    const sv_transfer_limits_t *limits = &cache->limits;
+    const uint64_t since_ns = idle_ns(mapping, now_ns);
+    return mapping->users == 0 &&
+           (mapping->stale || cache->nidle > limits->idle_most || since_ns >= limits->idle_ns ||
+            (cache->idle_bytes > limits->idle_bytes && since_ns >= limits->idle_ns / SOONER));
+}
+
+bool sv_transfer_cache_is_due(sv_transfer_cache_t *cache, uint64_t now_ns)
+{
+    if (now_ns < cache->trim_ns)
+        return false;
+    for (const sv_list_t *it = cache->mappings.next; it != &cache->mappings; it = it->next)
+        if (is_mapping_due(SV_CONTAINER_OF(it, const sv_transfer_mapping_t, link), now_ns))
+            return true;
+    cache->trim_ns = cache->nidle > 0 ? now_ns + LOOK_NS : UINT64_MAX;
+    return false;
 }
 
 void sv_transfer_cache_trim(sv_transfer_cache_t *cache, uint64_t now_ns, sv_list_t *trimmed)
@@ -200,10 +234,7 @@ void sv_transfer_cache_trim(sv_transfer_cache_t *cache, uint64_t now_ns, sv_list
         return;
     SV_LIST_FOR_EACH(it, safe, &cache->mappings) {
         sv_transfer_mapping_t *mapping = SV_CONTAINER_OF(it, sv_transfer_mapping_t, link);
-        const uint64_t since_ns = idle_ns(mapping, now_ns);
-        const bool goes = mapping->stale || cache->nidle > IDLE_MAX || since_ns >= IDLE_LONG_NS ||
-                          (cache->idle_bytes > IDLE_BYTES_MAX && since_ns >= IDLE_SHORT_NS);
-        if (mapping->users > 0 || !goes)
+        if (!is_mapping_due(mapping, now_ns))
             continue;
         unset_idle(mapping);
         sv_list_remove(&mapping->link);

@@ -29,12 +29,20 @@
 
 #include <stdbool.h>
 
+#include "base/base_config.h"
 #include "base/base_list.h"
 #include "device/device.h"
+
+/* Of mappings that are idle: how many stay, how much they hold together, and for how long. */
+typedef struct sv_transfer_limits {
+    uint32_t idle_most;
+    uint64_t idle_bytes, idle_ns;
+} sv_transfer_limits_t;
 
 typedef struct sv_transfer_cache {
     sv_list_t mappings;        /* those in use in any order, idle ones by how long they are: the longest first */
     bool closes_later;         /* a message engine's */
+    sv_transfer_limits_t limits; /* of such a one */
     uint32_t nidle;            /* mappings without a user, and ... */
     uint64_t idle_bytes;       /* ... how much of their owners' memory they hold */
     uint64_t trim_ns;          /* before that time nothing is to be closed */
@@ -64,11 +72,14 @@ typedef struct sv_transfer_memory {
     bool kept;                 /* its owner's allocations have numbers, so that a handle never means another one */
 } sv_transfer_memory_t;
 
-void sv_transfer_cache_init(sv_transfer_cache_t *cache, bool closes_later);
+/* config: which limits idle mappings have; NULL: there are none, and a mapping closes with its last user. */
+void sv_transfer_cache_init(sv_transfer_cache_t *cache, const sv_config_t *config);
 /* Closes all that are left, also those whose users ended without leave: nobody reaches through them any more. */
 void sv_transfer_cache_close(sv_transfer_cache_t *cache);
 /* Forgets all that are left, and closes none: for a device whose work does not end, which closing would wait for. */
 void sv_transfer_cache_abandon(sv_transfer_cache_t *cache);
+/* Whether anything is to be closed. As cheap. */
+bool sv_transfer_cache_is_due(sv_transfer_cache_t *cache, uint64_t now_ns);
 /* Moves what is to be closed to the list `trimmed`, which is initialized. One compare while that is nothing; now_ns may
    be a little late. Partner: sv_transfer_close_trimmed(). */
 void sv_transfer_cache_trim(sv_transfer_cache_t *cache, uint64_t now_ns, sv_list_t *trimmed);

@@ -370,7 +370,8 @@ static int wanted_level(int argc, char **argv)
                               strcmp(argv[1], "sums-of-some-ranks") == 0 ||
                               strcmp(argv[1], "refused-collective-on-rank-0") == 0 ||
                               (odd && strcmp(argv[1], "ranks-without-threads") == 0));
-    return alone ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
+    const bool in_turn = argc > 1 && strcmp(argv[1], "threads-in-turn") == 0;
+    return alone ? MPI_THREAD_SINGLE : in_turn ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE;
 }
 
 static void await_route(void (*before_each)(void))
@@ -418,6 +419,7 @@ int main(int argc, char **argv)
         {"persistent-recvs-of-threads", run_again},
         {"persistent-sends", run_repeats},
         {"many-open-requests", run_many},
+        {"most-open-requests", run_most},
         {"stopped-rank", run_stopped},
         {"attributes-untouched", run_attributes},
         {"refused-on-one-rank", run_refused},
@@ -425,6 +427,7 @@ int main(int argc, char **argv)
         {"memory-named-by-types", run_moved},
         {"no-mpi-objects-left", run_ledger},
         {"pinned-memory-bounded", run_pinned},
+        {"idle-memory-given-back", run_given_back},
         {"sums-of-each-type", run_sums},
         {"sums-of-some-ranks", run_sums_among},
         {"refused-collective-on-rank-0", run_unheard},
@@ -446,6 +449,9 @@ int main(int argc, char **argv)
         {"long-request-lists", run_lists},
         {"calls-in-error-handler", run_nested},
         {"requests-of-other-thread", run_listener},
+        {"freed-sends", run_freed},
+        {"buffered-sends", run_buffered},
+        {"threads-in-turn", run_turns},
     };
     const char *runtime = getenv("UNMODIFIED_RUNTIME");
     int provided, settings[3] = {0};

@@ -34,6 +34,7 @@ void run_requests(void);
 void run_again(void);
 void run_repeats(void);
 void run_many(void);
+void run_most(void);
 
 /* dropin_opening.c */
 void run_attributes(void);
@@ -54,6 +55,11 @@ void run_looks(void);
 void run_orphans(void);
 void run_stuck(void);
 
+/* dropin_leftover.c */
+void run_freed(void);
+void run_buffered(void);
+void run_turns(void);
+
 /* dropin_lists.c */
 void run_lists(void);
 void run_nested(void);
@@ -61,6 +67,7 @@ void run_listener(void);
 
 /* dropin_pinned.c */
 void run_pinned(void);
+void run_given_back(void);
 
 /* dropin_sums.c */
 void run_sums(void);

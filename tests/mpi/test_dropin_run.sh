@@ -20,6 +20,23 @@ case $SELVAGE_DEVICE in
 soft) program 2 device-writes-late '0 failed' -u SELVAGE_DEVICE
     program 2 several-gpus '^[1-9] GPUs' -u SELVAGE_DEVICE ;;
 esac
+# With device, work of a stream that is in order with no other is waited for, and with default it is not.
+program 2 device-writes-late '0 failed' SELVAGE_DROPIN_SYNC=device
+case $SELVAGE_DEVICE in
+soft) ! env SELVAGE_DROPIN_SYNC=default MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n 2 -t 60 \
+    "$top_builddir/tests/mpi/dropin_unmodified" device-writes-late >"$dir/out" 2>&1 ||
+    { cat "$dir/out"; echo "FAIL: what device waits for was complete without it"; failed=1; } ;;
+*)  # Each rank sees one GPU, which is GPU 0 to it. On machines with one there is nothing to see.
+    if [ "${TEST_GPUS:-1}" -ge 2 ]; then
+        # shellcheck disable=SC2016 # for the shell of each rank
+        env MPIRUN="$dir/mpirun" SELVAGE_REPORT=1 "$top_srcdir/scripts/run-mpi" -n 2 -t 240 bash -c '
+            rank=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-$PMI_RANK}}
+            export CUDA_VISIBLE_DEVICES=$rank HIP_VISIBLE_DEVICES=$rank
+            exec "$0" no-collective-calls' "$top_builddir/tests/mpi/dropin_unmodified" >"$dir/out" 2>&1 &&
+            grep -Eq '^ +0 +1 +MPI_[A-Za-z]+ +fast +[1-9]' "$dir/out" ||
+            { cat "$dir/out"; echo "FAIL: ranks that see one GPU each"; failed=1; }
+    fi ;;
+esac
 # A GPU may well be done by then.
 case $SELVAGE_DEVICE in
 soft) program 2 device-writes-late 'MPI_Sendrecv: the device was still writing 4096 bytes' SELVAGE_DROPIN_SYNC=check ;;
@@ -151,4 +168,17 @@ for bytes in $pools; do
     program 2 pinned-memory-bounded 'memory was pinned [1-9][0-9]* times' SELVAGE_DROPIN_FAST=off \
         SELVAGE_DROPIN_POOL_BYTES=$bytes
 done
+# Sends that nobody waits for, and threads that call MPI in turn, by each route.
+for mode in $modes $off; do
+    program 2 freed-sends ' 0 failed' SELVAGE_DROPIN_FAST=$mode SELVAGE_REPORT=1
+    [ "$mode" != auto ] || grep -Eq '^ +0 +1 +MPI_Isend +fast +[1-9]' "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: no freed send took the route"; failed=1; }
+    program 2 buffered-sends ' 0 failed' SELVAGE_DROPIN_FAST=$mode
+    program 2 threads-in-turn '^thread level ' SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_SYNC=default
+done
+# What was used once is given back: pinned memory, and with it what is not pinned; mappings of a neighbour's memory.
+program 2 idle-memory-given-back ' 0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_IDLE_S=0.2
+program 2 idle-memory-given-back ' 0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_IDLE_S=0.2 SELVAGE_DROPIN_SYNC=default \
+    SELVAGE_DROPIN_POOL_BYTES=16M
+program 2 idle-memory-given-back ' 0 failed' SELVAGE_DROPIN_FAST=auto SELVAGE_IDLE_S=0.2 SELVAGE_DROPIN_SYNC=default
 exit $failed

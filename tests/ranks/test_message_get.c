@@ -11,6 +11,7 @@
 #include "base/base_status.h"
 #include "fixtures/check.h"
 #include "fixtures/message_end.h"
+#include "message/message_calls.h"
 #include "message/message_engine.h"
 #include "message/message_get.h"
 #include "message/message_shm.h"
@@ -382,6 +383,47 @@ static void mend_buffered(local_rank_t *self)
     message_end_close(&end);
 }
 
+/* Buffers that were used once are given back in waits, and there is room again for longer ones. Those that go on being
+   used stay. */
+static void give_buffers_back(local_rank_t *self)
+{
+    enum { MANY = 3, TURNS = 60, PAUSE_US = 20000 };
+    const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t end[MANY];
+    bool alone = false;
+    meet_to_buffer(self);
+    for (int turn = 0; turn < TURNS; turn++) {
+        const int many = turn == 0 ? MANY : 1;
+        for (int i = 0; i < many; i++) {
+            message_end_open(&end[i], self, &shape);
+            if (self->rank == 0)
+                CHECK_STATUS(message_end_ibsend(&end[i], &shape, 1, i, (uint64_t)i + 1), SELVAGE_SUCCESS);
+        }
+        local_ranks_barrier(self);
+        for (int i = 0; i < many; i++) {
+            if (self->rank == 1)
+                message_end_recv(&end[i], &shape, 0, i);
+            CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+            CHECK(self->rank == 0 || message_end_wrong(&end[i], shape.bytes, (uint64_t)i + 1) == -1);
+            message_end_close(&end[i]);
+        }
+        while (self->rank == 0 && engine_of_get(self)->buffered_bytes > 0)
+            sv_comm_poll(self->comm);
+        if (self->rank == 0 && turn == 0)
+            CHECK_EQ(engine_of_get(self)->buffers_made_bytes, MANY << 19);
+        alone = alone || (self->rank == 0 && engine_of_get(self)->buffers_made_bytes == 1 << 19);
+        usleep(PAUSE_US);
+        local_ranks_barrier(self);
+    }
+    CHECK(self->rank == 1 || alone);
+    usleep(TURNS * PAUSE_US / 2);
+    CHECK(sv_message_give_back(self->comm, false)); /* the buffer there, and its mapping here */
+    CHECK(sv_message_give_back(self->comm, true));
+    CHECK(!sv_message_give_back(self->comm, false));
+    CHECK_EQ(engine_of_get(self)->buffers_made_bytes, 0);
+    local_ranks_barrier(self);
+}
+
 static void run_buffered(const char *settings, bool on_host)
 {
     atomic_store(&sent, 0);
@@ -410,6 +452,10 @@ int main(void)
         run_buffered("MESSAGE_EAGER_BYTES=64 KERNEL_PEER_MAX_BYTES=0" BUFFERS, on_host);
         run_buffered("MESSAGE_EAGER_BYTES=64 CHECKSUM=off" BUFFERS, on_host);
     }
+    local_ranks_env("MESSAGE_EAGER_BYTES=64" BUFFERS " IDLE_S=0.1");
+    local_ranks_run(&(local_run_t){.size = 2, .body = give_buffers_back});
+    CHECK_EQ(local_ranks_left(), 0);
+    local_ranks_env("MESSAGE_EAGER_BYTES=64 CHECKSUM=off" BUFFERS);
     local_ranks_run(&(local_run_t){.size = 2, .body = leave_buffered, .log_expected = true});
     local_ranks_run(&(local_run_t){.size = 2, .body = refuse_early, .log_expected = true});
     CHECK_EQ(local_ranks_left(), 0);

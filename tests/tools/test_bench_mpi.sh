@@ -113,13 +113,13 @@ if ! "$top_srcdir/scripts/run-mpi" -n 1 -t 240 env -i PATH="$PATH" HOME="${HOME:
     echo "no job within a job here: the rival is left out"
     exit "$((failed > 0 ? 1 : 77))"
 fi
-mpi 2 0 ", 0 wrong" "${short[@]}" --min 8 --max 512 --factor 64 --ways host,device,hand,each,mixed \
+mpi 2 0 ", 0 wrong" "${short[@]}" --min 8 --max 512 --factor 64 --ways host,device,hand,each,mixed,hand_mixed \
     --rival "$rival" \
     "${outputs[@]}" &&
-    rows 'len(names) == 18 and len(rows) == (17 * 2 + 1) * 6 and not any(row["wrong"] for row in measured) and {
+    rows 'len(names) == 26 and len(rows) == (25 * 2 + 1) * 7 and not any(row["wrong"] for row in measured) and {
         (row["benchmark"], row["way"]) for row in rows if not row["measured"]} == {("barrier", "hand")} | {
-        (name, "mixed") for name in names - {"latency", "persistent", "vector", "bandwidth", "bidirectional", "rate",
-                                             "put", "get"}} | {
+        (name, way) for way in ("mixed", "hand_mixed") for name in names - {
+            "latency", "persistent", "vector", "bandwidth", "bidirectional", "rate", "put", "get"}} | {
         (name, "each") for name in names - {"bandwidth", "bidirectional", "rate"}}'
 mpi 2 1 ", 2 wrong" "${short[@]}" --min 64 --max 64 --benchmarks alltoall,gather --ways host,device \
     --corrupt alltoall --rival "$itself" "${outputs[@]}" &&

@@ -23,8 +23,8 @@ static void remember(const bench_mpi_run_t *of, const bench_mpi_cliff_t *cliff, 
     told->last = *cliff;
 }
 
-/* Four sizes of one benchmark; 0: not measured. */
-static told_t cliffs_of(int which, const double device[4], const double hand[4])
+/* Four sizes of one benchmark in a way, and staged by hand; 0: not measured. */
+static told_t cliffs_between(int which, int way, const double device[4], int by_hand, const double hand[4])
 {
     told_t told = {.count = 0};
     memset(&run, 0, sizeof run);
@@ -32,12 +32,17 @@ static told_t cliffs_of(int which, const double device[4], const double hand[4])
     for (int row = 0; row < 4; row++) {
         run.options.sizes[row] = (size_t)8 << row;
         if (device[row] > 0)
-            run.results[which][row][BENCH_MPI_DEVICE] = (bench_mpi_result_t){BENCH_MPI_RIGHT, 1, device[row], 1, false};
+            run.results[which][row][way] = (bench_mpi_result_t){BENCH_MPI_RIGHT, 1, device[row], 1, false};
         if (hand[row] > 0)
-            run.results[which][row][BENCH_MPI_HAND] = (bench_mpi_result_t){BENCH_MPI_RIGHT, 1, hand[row], 1, false};
+            run.results[which][row][by_hand] = (bench_mpi_result_t){BENCH_MPI_RIGHT, 1, hand[row], 1, false};
     }
     CHECK_EQ(bench_mpi_cliffs(&run, remember, &told), told.count);
     return told;
+}
+
+static told_t cliffs_of(int which, const double device[4], const double hand[4])
+{
+    return cliffs_between(which, BENCH_MPI_DEVICE, device, BENCH_MPI_HAND, hand);
 }
 
 static void test_by_hand(void)
@@ -51,6 +56,12 @@ static void test_by_hand(void)
     CHECK_EQ(cliffs_of(BENCH_MPI_LATENCY, part, hand).count, 1);
     /* Of a bandwidth less is slower, and more is not. */
     CHECK_EQ(cliffs_of(BENCH_MPI_BANDWIDTH, slower, hand).count, 0);
+    CHECK_EQ(cliffs_of(BENCH_MPI_BANDWIDTH, hand, slower).count, 1);
+    /* With host memory at one end what counts is staging of that kind. */
+    const told_t mixed = cliffs_between(BENCH_MPI_LATENCY, BENCH_MPI_MIXED, slower, BENCH_MPI_HAND_MIXED, hand);
+    CHECK(mixed.count == 1 && mixed.last.by_hand && mixed.last.way == BENCH_MPI_MIXED && mixed.last.row == 3);
+    CHECK_EQ(cliffs_between(BENCH_MPI_LATENCY, BENCH_MPI_MIXED, slower, BENCH_MPI_HAND, hand).count, 0);
+    CHECK_EQ(cliffs_between(BENCH_MPI_LATENCY, BENCH_MPI_DEVICE, slower, BENCH_MPI_HAND_MIXED, hand).count, 0);
     CHECK_EQ(cliffs_of(BENCH_MPI_BANDWIDTH, hand, slower).count, 1);
     /* Wrong data has no speed. */
     run.results[BENCH_MPI_BANDWIDTH][3][BENCH_MPI_DEVICE].state = BENCH_MPI_WRONG;

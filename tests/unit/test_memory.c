@@ -269,7 +269,7 @@ static void test_mappings(void)
                                fourth = part_of_probe(3, &two, 0, false);
     sv_transfer_mapping_t *none = NULL;
 
-    sv_transfer_cache_init(&cache, false);
+    sv_transfer_cache_init(&cache, NULL);
     check_bounds(&cache, &one);
     sv_transfer_mapping_t *a = map_part(&cache, &first), *b = map_part(&cache, &first), *c = map_part(&cache, &third),
                           *d = map_part(&cache, &fourth);
@@ -299,8 +299,11 @@ static void trim_after(sv_transfer_cache_t *cache, uint64_t ms)
     sv_list_t trimmed;
     sv_list_init(&trimmed);
     const int opened = probe.opened;
-    sv_transfer_cache_trim(cache, sv_clock_ns() + ms * 1000000, &trimmed);
+    const uint64_t now_ns = sv_clock_ns() + ms * 1000000;
+    const bool due = sv_transfer_cache_is_due(cache, now_ns);
+    sv_transfer_cache_trim(cache, now_ns, &trimmed);
     CHECK_EQ(probe.opened, opened);
+    CHECK_EQ(due, !sv_list_is_empty(&trimmed));
     sv_transfer_close_trimmed(&trimmed);
     CHECK(sv_list_is_empty(&trimmed));
 }
@@ -309,6 +312,8 @@ static void use_once(sv_transfer_cache_t *cache, const sv_transfer_memory_t *mem
 {
     sv_transfer_unmap(map_part(cache, memory));
 }
+
+static const sv_config_t limits = {.idle_mappings = 32, .idle_bytes = UINT64_C(256) << 20, .idle_s = 10};
 
 /* Where unmapping closes nothing: idle ones are found again, until they are superseded, many, large or idle for long.
    What may not be kept is never found again. */
@@ -321,7 +326,7 @@ static void test_idle_mappings(void)
                                passing = part_of_probe(3, &two, 8192, false),
                                inside = part_of_probe(3, &three, 4096 + sizeof probe - 1, true),
                                beside = part_of_probe(3, &two, 4096 + sizeof probe, true);
-    sv_transfer_cache_init(&cache, true);
+    sv_transfer_cache_init(&cache, &limits);
     use_once(&cache, &first);
     sv_transfer_mapping_t *a = map_part(&cache, &first);
     CHECK(probe.opened == 1 && cache.nidle == 0 && cache.idle_bytes == 0);
@@ -374,7 +379,7 @@ static void test_many_mappings(void)
     enum { IDLE_MOST = 32, EXCESS = 4, MANY = 200 };
     sv_transfer_cache_t cache;
     sv_device_handle_t handle[MANY];
-    sv_transfer_cache_init(&cache, true);
+    sv_transfer_cache_init(&cache, &limits);
     memset(handle, 0, sizeof handle);
     for (int i = 0; i < MANY; i++)
         handle[i] = (sv_device_handle_t){{5, (uint8_t)i}};
@@ -455,7 +460,7 @@ static int child_main(int from_parent, int to_parent)
     sv_transfer_cache_t cache;
     sv_transfer_mapping_t *memory = NULL;
 
-    sv_transfer_cache_init(&cache, false);
+    sv_transfer_cache_init(&cache, NULL);
     check_read(from_parent, &message, sizeof message);
     CHECK_STATUS(sv_shared_open(dev, &message.segment, TOKEN + 1, &segment), SELVAGE_ERR_SYSTEM);
     check_foreign_segment(&message.segment);

@@ -24,8 +24,9 @@ static double times_slower(int which, double value, double expected)
 
 static bool slower_than_hand(const bench_mpi_run_t *run, bench_mpi_cliff_t *cliff)
 {
-    const bench_mpi_result_t *hand = known(run, cliff->which, cliff->row, BENCH_MPI_HAND);
-    if (cliff->way != BENCH_MPI_DEVICE || !hand)
+    const bench_mpi_way_t by_hand = cliff->way == BENCH_MPI_DEVICE ? BENCH_MPI_HAND : BENCH_MPI_HAND_MIXED;
+    const bench_mpi_result_t *hand = known(run, cliff->which, cliff->row, by_hand);
+    if ((cliff->way != BENCH_MPI_DEVICE && cliff->way != BENCH_MPI_MIXED) || !hand)
         return false;
     cliff->by_hand = true;
     cliff->expected = hand->value;

@@ -2,6 +2,7 @@
 /*
  * Collective calls of all ranks; rank 0 is the root. Sizes are counted as by the OSU benchmarks: what a rank gives to a
  * reduction or a broadcast, and one block of the calls that move a block for each rank. Reductions are sums of floats.
+ * The calls with a count for each block have blocks of one length. Those of neighbours go around a ring.
  */
 #include <stdlib.h>
 
@@ -117,6 +118,137 @@ static void reduce_scatter_block(bench_mpi_cell_t *cell)
     bench_mpi_up(cell, 0, (size_t)count * sizeof(float));
 }
 
+/* --- a count for each block --------------------------------------------------------------------------------------- */
+
+static bool make_blocks(bench_mpi_cell_t *cell)
+{
+    const int size = cell->job->size;
+    cell->counts = (int *)(void *)bench_mpi_host_malloc(2 * (size_t)size * sizeof(int));
+    for (int rank = 0; rank < size; rank++) {
+        cell->counts[rank] = cell->count;
+        cell->counts[size + rank] = rank * cell->count;
+    }
+    return true;
+}
+
+static const int *begins_of(const bench_mpi_cell_t *cell)
+{
+    return cell->counts + cell->job->size;
+}
+
+static void allgatherv(bench_mpi_cell_t *cell)
+{
+    bench_mpi_down(cell, 0, cell->bytes);
+    MPI_Allgatherv(cell->send, cell->count, cell->type, cell->recv, cell->counts, begins_of(cell), cell->type,
+                   MPI_COMM_WORLD);
+    bench_mpi_up(cell, 0, bench_mpi_recv_bytes(cell));
+}
+
+static void alltoallv(bench_mpi_cell_t *cell)
+{
+    bench_mpi_down(cell, 0, bench_mpi_send_bytes(cell));
+    MPI_Alltoallv(cell->send, cell->counts, begins_of(cell), cell->type, cell->recv, cell->counts, begins_of(cell),
+                  cell->type, MPI_COMM_WORLD);
+    bench_mpi_up(cell, 0, bench_mpi_recv_bytes(cell));
+}
+
+static void gatherv(bench_mpi_cell_t *cell)
+{
+    bench_mpi_down(cell, 0, cell->bytes);
+    MPI_Gatherv(cell->send, cell->count, cell->type, cell->recv, cell->counts, begins_of(cell), cell->type, ROOT,
+                MPI_COMM_WORLD);
+    if (is_root(cell))
+        bench_mpi_up(cell, 0, bench_mpi_recv_bytes(cell));
+}
+
+static void scatterv(bench_mpi_cell_t *cell)
+{
+    if (is_root(cell))
+        bench_mpi_down(cell, 0, bench_mpi_send_bytes(cell));
+    MPI_Scatterv(cell->send, cell->counts, begins_of(cell), cell->type, cell->recv, cell->count, cell->type, ROOT,
+                 MPI_COMM_WORLD);
+    bench_mpi_up(cell, 0, cell->bytes);
+}
+
+static void iallreduce(bench_mpi_cell_t *cell)
+{
+    MPI_Request request;
+    bench_mpi_down(cell, 0, cell->bytes);
+    MPI_Iallreduce(cell->send, cell->recv, numbers_of(cell), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    bench_mpi_up(cell, 0, cell->bytes);
+}
+
+/* --- neighbours --------------------------------------------------------------------------------------------------- */
+
+static int rank_before(const bench_mpi_cell_t *cell)
+{
+    return (cell->job->rank + cell->job->size - 1) % cell->job->size;
+}
+
+static bool make_ring(bench_mpi_cell_t *cell)
+{
+    const int from = rank_before(cell), to = (cell->job->rank + 1) % cell->job->size, weight = 1;
+    return MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &from, &weight, 1, &to, &weight, MPI_INFO_NULL, 0,
+                                          &cell->ring) == MPI_SUCCESS;
+}
+
+static void free_ring(bench_mpi_cell_t *cell)
+{
+    MPI_Comm_free(&cell->ring);
+}
+
+/* A type with gaps, since that is what this call is for. */
+static bool make_ring_of_blocks(bench_mpi_cell_t *cell)
+{
+    const int blocks = (int)(cell->bytes / BENCH_MPI_BLOCK_BYTES);
+    MPI_Type_vector(blocks, BENCH_MPI_BLOCK_BYTES, 2 * BENCH_MPI_BLOCK_BYTES, MPI_BYTE, &cell->type);
+    MPI_Type_commit(&cell->type);
+    return make_ring(cell);
+}
+
+static void free_ring_of_blocks(bench_mpi_cell_t *cell)
+{
+    MPI_Type_free(&cell->type);
+    free_ring(cell);
+}
+
+static void neighbor_alltoall(bench_mpi_cell_t *cell)
+{
+    bench_mpi_down(cell, 0, cell->bytes);
+    MPI_Neighbor_alltoall(cell->send, cell->count, cell->type, cell->recv, cell->count, cell->type, cell->ring);
+    bench_mpi_up(cell, 0, cell->bytes);
+}
+
+static void neighbor_alltoallv(bench_mpi_cell_t *cell)
+{
+    const int begin = 0;
+    bench_mpi_down(cell, 0, cell->bytes);
+    MPI_Neighbor_alltoallv(cell->send, &cell->count, &begin, cell->type, cell->recv, &cell->count, &begin, cell->type,
+                           cell->ring);
+    bench_mpi_up(cell, 0, cell->bytes);
+}
+
+static void neighbor_alltoallw(bench_mpi_cell_t *cell)
+{
+    const int one = 1;
+    const MPI_Aint begin = 0;
+    bench_mpi_down(cell, 0, bench_mpi_send_bytes(cell));
+    MPI_Neighbor_alltoallw(cell->send, &one, &begin, &cell->type, cell->recv, &one, &begin, &cell->type, cell->ring);
+    bench_mpi_up(cell, 0, bench_mpi_recv_bytes(cell));
+}
+
+static void expect_before(const bench_mpi_cell_t *cell, unsigned char *want)
+{
+    bench_mpi_bytes(want, 0, cell->bytes, rank_before(cell), cell->seed);
+}
+
+static void expect_blocks_before(const bench_mpi_cell_t *cell, unsigned char *want)
+{
+    for (size_t at = 0; at < bench_mpi_recv_bytes(cell); at += 2 * BENCH_MPI_BLOCK_BYTES)
+        bench_mpi_bytes(want + at, at, BENCH_MPI_BLOCK_BYTES, rank_before(cell), cell->seed);
+}
+
 static void barrier(bench_mpi_cell_t *cell)
 {
     (void)cell;
@@ -184,6 +316,11 @@ static void expect_nothing(const bench_mpi_cell_t *cell, unsigned char *want)
     {                                                                                                                  \
         .name = NAME, .unit = BENCH_MPI_US, .send = SEND, .recv = RECV, .parts = 1, .step = STEP, .expect = EXPECT     \
     }
+#define MAKE(NAME, SEND, RECV, STEP, EXPECT, BEGIN, END)                                                               \
+    {                                                                                                                  \
+        .name = NAME, .unit = BENCH_MPI_US, .send = SEND, .recv = RECV, .parts = 1, .step = STEP, .expect = EXPECT,    \
+        .begin = BEGIN, .end = END                                                                                     \
+    }
 
 const bench_mpi_kind_t bench_mpi_collective_kinds[] = {
     SUM("allreduce", allreduce, expect_sum),
@@ -205,4 +342,13 @@ const bench_mpi_kind_t bench_mpi_collective_kinds[] = {
     MOVE("gather", BENCH_MPI_ONE, BENCH_MPI_EACH, gather, expect_all_at_root),
     MOVE("scatter", BENCH_MPI_EACH, BENCH_MPI_ONE, scatter, expect_own_block),
     MOVE("barrier", BENCH_MPI_NOTHING, BENCH_MPI_NOTHING, barrier, expect_nothing),
+    MAKE("allgatherv", BENCH_MPI_ONE, BENCH_MPI_EACH, allgatherv, expect_all, make_blocks, free_counts),
+    MAKE("alltoallv", BENCH_MPI_EACH, BENCH_MPI_EACH, alltoallv, expect_own_blocks, make_blocks, free_counts),
+    MAKE("gatherv", BENCH_MPI_ONE, BENCH_MPI_EACH, gatherv, expect_all_at_root, make_blocks, free_counts),
+    MAKE("scatterv", BENCH_MPI_EACH, BENCH_MPI_ONE, scatterv, expect_own_block, make_blocks, free_counts),
+    SUM("iallreduce", iallreduce, expect_sum),
+    MAKE("neighbor_alltoall", BENCH_MPI_ONE, BENCH_MPI_ONE, neighbor_alltoall, expect_before, make_ring, free_ring),
+    MAKE("neighbor_alltoallv", BENCH_MPI_ONE, BENCH_MPI_ONE, neighbor_alltoallv, expect_before, make_ring, free_ring),
+    MAKE("neighbor_alltoallw", BENCH_MPI_GAPS, BENCH_MPI_GAPS, neighbor_alltoallw, expect_blocks_before,
+         make_ring_of_blocks, free_ring_of_blocks),
 };

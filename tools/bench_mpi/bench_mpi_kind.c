@@ -26,7 +26,8 @@ const char *bench_mpi_kind_name(int which)
 
 const char *bench_mpi_way_name(int way)
 {
-    static const char *const names[BENCH_MPI_WAYS] = {"host", "device", "hand", "each", "mixed", "nccl", "rival"};
+    static const char *const names[BENCH_MPI_WAYS] = {"host",  "device",     "hand", "each",
+                                                       "mixed", "hand_mixed", "nccl", "rival"};
     return names[way];
 }
 

@@ -3,7 +3,8 @@
  * What selvage-bench-mpi measures: a row for each benchmark, with one iteration of it as plain MPI, and what must have
  * arrived afterwards. A cell is one benchmark at one size in one way: what the rows' functions are given.
  *
- * Of the memory of a cell, `send` and `recv` are what MPI is given. By hand these are pinned host memory, and
+ * Of the memory of a cell, `send` and `recv` are what MPI is given. By hand these are pinned host memory, of the first
+ * rank alone where the other one has its data in host memory, and
  * device_send and device_recv are the device's; the functions copy between them by bench_mpi_down() and bench_mpi_up(),
  * which do nothing in all other ways.
  */
@@ -20,12 +21,14 @@ typedef enum bench_mpi_which {
     BENCH_MPI_LATENCY, BENCH_MPI_PERSISTENT, BENCH_MPI_VECTOR, BENCH_MPI_BANDWIDTH, BENCH_MPI_BIDIRECTIONAL,
     BENCH_MPI_RATE, BENCH_MPI_PUT, BENCH_MPI_GET, BENCH_MPI_ALLREDUCE, BENCH_MPI_REDUCE, BENCH_MPI_BCAST,
     BENCH_MPI_ALLGATHER, BENCH_MPI_ALLTOALL, BENCH_MPI_REDUCE_SCATTER, BENCH_MPI_REDUCE_SCATTER_BLOCK,
-    BENCH_MPI_GATHER, BENCH_MPI_SCATTER, BENCH_MPI_BARRIER, BENCH_MPI_KINDS
+    BENCH_MPI_GATHER, BENCH_MPI_SCATTER, BENCH_MPI_BARRIER, BENCH_MPI_ALLGATHERV, BENCH_MPI_ALLTOALLV,
+    BENCH_MPI_GATHERV, BENCH_MPI_SCATTERV, BENCH_MPI_IALLREDUCE, BENCH_MPI_NEIGHBOR_ALLTOALL,
+    BENCH_MPI_NEIGHBOR_ALLTOALLV, BENCH_MPI_NEIGHBOR_ALLTOALLW, BENCH_MPI_KINDS
 } bench_mpi_which_t;
 
 typedef enum bench_mpi_way {
-    BENCH_MPI_HOST, BENCH_MPI_DEVICE, BENCH_MPI_HAND, BENCH_MPI_HAND_EACH, BENCH_MPI_MIXED, BENCH_MPI_NCCL,
-    BENCH_MPI_RIVAL, BENCH_MPI_WAYS
+    BENCH_MPI_HOST, BENCH_MPI_DEVICE, BENCH_MPI_HAND, BENCH_MPI_HAND_EACH, BENCH_MPI_MIXED, BENCH_MPI_HAND_MIXED,
+    BENCH_MPI_NCCL, BENCH_MPI_RIVAL, BENCH_MPI_WAYS
 } bench_mpi_way_t;
 
 typedef enum bench_mpi_unit { BENCH_MPI_US, BENCH_MPI_GBS, BENCH_MPI_MILLIONS } bench_mpi_unit_t;
@@ -62,7 +65,8 @@ typedef struct bench_mpi_cell {
     MPI_Datatype type;
     MPI_Request requests[2];
     MPI_Win win;
-    int *counts; /* of a reduce_scatter */
+    int *counts; /* of a reduce_scatter; of blocks, and then where they begin */
+    MPI_Comm ring; /* in which each rank sends to the next one */
 } bench_mpi_cell_t;
 
 typedef struct bench_mpi_kind {

@@ -32,8 +32,8 @@ void bench_mpi_report_head(const bench_mpi_run_t *run)
     printf(
         "host: host memory; device: device pointers given to MPI; hand: device memory staged by hand, a window by\n"
         "one copy; each: by a copy for each message; mixed: device memory at one end, host memory at the other;\n"
-        "medians of %d, the slowest rank's; each cell's data compared; ~: noise, the repetitions differ by more than\n"
-        "a tenth\n",
+        "hand_mixed: that staged by hand; medians of %d, the slowest rank's; each cell's data compared; ~: noise, the\n"
+        "repetitions differ by more than a tenth\n",
         run->options.repetitions);
     if (bench_mpi_run_needs_device(&run->options) && !run->takes_device)
         printf("device, mixed: not measured, this MPI does not say that it takes device pointers\n");

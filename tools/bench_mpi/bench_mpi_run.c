@@ -36,7 +36,7 @@ bool bench_mpi_run_needs_device(const bench_mpi_options_t *options)
 {
     return is_wanted(options, BENCH_MPI_DEVICE) || is_wanted(options, BENCH_MPI_HAND) ||
            is_wanted(options, BENCH_MPI_HAND_EACH) || is_wanted(options, BENCH_MPI_MIXED) ||
-           is_wanted(options, BENCH_MPI_NCCL);
+           is_wanted(options, BENCH_MPI_HAND_MIXED) || is_wanted(options, BENCH_MPI_NCCL);
 }
 
 /* Memory of the software device is host memory to an MPI that knows no better. Of a GPU's the MPI must know, or the
@@ -82,7 +82,7 @@ static void make_buffers(bench_mpi_run_t *run)
     if (bench_mpi_run_needs_device(&run->options))
         run->device =
             (bench_mpi_buffers_t){bench_mpi_device_malloc(device, bytes), bench_mpi_device_malloc(device, bytes)};
-    if (run->ways[BENCH_MPI_HAND] || run->ways[BENCH_MPI_HAND_EACH])
+    if (run->ways[BENCH_MPI_HAND] || run->ways[BENCH_MPI_HAND_EACH] || run->ways[BENCH_MPI_HAND_MIXED])
         run->pinned =
             (bench_mpi_buffers_t){bench_mpi_pinned_malloc(device, bytes), bench_mpi_pinned_malloc(device, bytes)};
 }
@@ -143,10 +143,12 @@ static void choose_peer(bench_mpi_cell_t *cell)
 
 static void choose_memory(const bench_mpi_run_t *run, bench_mpi_cell_t *cell)
 {
-    const bool host = cell->way == BENCH_MPI_HOST || (cell->way == BENCH_MPI_MIXED && !cell->first);
+    const bool mixed = cell->way == BENCH_MPI_MIXED || cell->way == BENCH_MPI_HAND_MIXED;
+    const bool host = cell->way == BENCH_MPI_HOST || (mixed && !cell->first);
     const bench_mpi_buffers_t *given = host ? &run->host : &run->device;
     cell->on_device = !host;
-    if (cell->way == BENCH_MPI_HAND || cell->way == BENCH_MPI_HAND_EACH) {
+    if (cell->way == BENCH_MPI_HAND || cell->way == BENCH_MPI_HAND_EACH ||
+        (cell->way == BENCH_MPI_HAND_MIXED && !host)) {
         cell->device_send = run->device.send;
         cell->device_recv = run->device.recv;
         given = &run->pinned;
@@ -169,6 +171,8 @@ static bool is_possible(const bench_mpi_run_t *run, const bench_mpi_cell_t *cell
         return run->takes_device;
     case BENCH_MPI_MIXED:
         return run->takes_device && cell->kind->pair;
+    case BENCH_MPI_HAND_MIXED:
+        return cell->kind->pair;
     case BENCH_MPI_NCCL:
         return bench_mpi_nccl_has(&run->nccl, cell);
     case BENCH_MPI_RIVAL:
