@@ -7,6 +7,7 @@
 
 #include "amdgpu/bits.h"
 #include "fixtures/check.h"
+#include "kernels/coll_exact.h"
 #include "kernels/pack_plan.h"
 
 enum { LINE = 64, RUNS = 600, EDGE_SHIFT_MAX = 4 };
@@ -246,6 +247,45 @@ static void run_touch(void)
     bits_run(&sv_kernel_touch, &arg, nblocks, draw_threads(), nblocks);
 }
 
+/* --- exact sums ------------------------------------------------------------------------------------------------- */
+
+/* A rank's part of a sum, and the sum of as many that are like it. */
+static void run_exact(void)
+{
+    const bool wide = bits_draw(2);
+    const unsigned each = wide ? 8 : 4, nthreads = draw_threads(), nblocks = 1 + (unsigned)bits_draw(3);
+    sv_exact_arg_t arg = {.blocks = 1 + (uint32_t)bits_draw(4), .count = 1 + (uint32_t)bits_draw(300),
+                          .type = wide ? SV_COLL_FLOAT64 : SV_COLL_FLOAT32, .ranks = 1 + (uint32_t)bits_draw(5),
+                          .spare_bits = 3, .flags = bits_draw(3) ? 0 : SV_COLL_DIVIDE};
+    arg.pitch = (arg.count + SV_EXACT_UNIT - 1) / SV_EXACT_UNIT * SV_EXACT_UNIT;
+    arg.mine = (uint32_t)bits_draw(arg.blocks);
+    arg.stride = arg.count;
+    const uint64_t all = (uint64_t)arg.blocks * arg.pitch, most = all > 5 * arg.pitch ? all : UINT64_C(5) * arg.pitch;
+    arg.end = bits_draw(2) ? UINT64_MAX : (uint64_t)arg.blocks * arg.count - bits_draw(arg.count);
+    uint8_t *source = bits_take(all * each, (unsigned)bits_draw(3) * each);
+    for (uint64_t i = 0; bits_draw(4) && i < all; i++)
+        source[i * each + each - 1] = (uint8_t)bits_draw(256); /* any sign and exponent */
+    arg.src = (uintptr_t)source;
+    arg.dst = (uintptr_t)bits_take(all * each, (unsigned)bits_draw(3) * each);
+    arg.packed = bits_take(most * each, 0);
+    arg.received = bits_take(most * each, 0);
+    arg.scale = bits_take(all, 0);
+    arg.limb = (uint64_t *)(void *)bits_take(2 * all * sizeof *arg.limb, 0);
+    uint8_t *scalar = bits_take(each, 0);
+    if (bits_draw(2)) {
+        arg.flags |= SV_COLL_PREMUL | (bits_draw(2) ? SV_COLL_SCALAR_AT : 0);
+        arg.scalar = (uintptr_t)scalar;
+        if (!(arg.flags & SV_COLL_SCALAR_AT)) {
+            arg.scalar = 0;
+            memcpy(&arg.scalar, scalar, each);
+        }
+    }
+    const sv_kernel_t *const kernels[] = {&sv_kernel_exact_scale, &sv_kernel_exact_split, &sv_kernel_exact_join,
+                                          &sv_kernel_exact_pack, &sv_kernel_exact_add, &sv_kernel_exact_unpack};
+    for (unsigned k = 0; k < sizeof kernels / sizeof *kernels; k++)
+        bits_run(kernels[k], &arg, nblocks, nthreads, nblocks);
+}
+
 /* --- words -------------------------------------------------------------------------------------------------------- */
 
 static void run_sum(void)
@@ -294,6 +334,7 @@ void bits_packets(uint64_t first, uint64_t count)
         run_runs();
         run_touch();
         run_sum();
+        run_exact();
         if (seed % 8 == 0)
             run_words();
     }
