@@ -98,7 +98,7 @@ static void make_push(const exchange_t *exchange, packet_t *packet, uint8_t *slo
 {
     sv_push_item_t *item = &packet->push;
     words_t *words = packet->words;
-    item->dst = !exchange->straight ? slot : bits_draw(3) ? packet->pull.dst : NULL; /* NULL: only summed */
+    item->dst = exchange->straight ? packet->pull.dst : slot;
     item->dst_stride = exchange->straight ? 0 : packet->stride;
     item->record = packet->beside + RECORD_AT + packet->record_shift;
     item->record_stride = packet->stride;
@@ -119,7 +119,7 @@ static void make_pull(const exchange_t *exchange, packet_t *packet)
 {
     sv_pull_item_t *item = &packet->pull;
     words_t *words = packet->words;
-    item->src = packet->push.dst ? packet->push.dst : packet->push.src;
+    item->src = packet->push.dst;
     item->src_stride = packet->push.dst_stride;
     item->dst = exchange->straight || exchange->pieces ? NULL : item->dst;
     item->record = packet->push.record;

@@ -345,8 +345,6 @@ static void run_faulty(world_t *world, const sv_kernel_t *kernel, const void *co
     uint32_t *const wanted = (uint32_t *)(uintptr_t)world->rank[0].dev->host_stop;
     bits_run_faulty(kernel, world->n, args, bad_args, world->nthreads,
                     fault == GIVEN_UP ? told : fault == STOPPED ? wanted : NULL, (unsigned)bits_draw(3000));
-    if (world->form == LINES) /* a rank that gives up sends on what has not come */
-        return;
     for (unsigned r = 0; (fault == HURRIED || fault == STOPPED || fault == GIVEN_UP) && r < world->n; r++)
         if (!is_fine_right(world, r)) {
             CHECK(!"a call that has no error is right");
