@@ -43,7 +43,11 @@ bits() {
 inputs=${AMDGPU_BITS:-${BRIEF:+30}}
 inputs=${inputs:-600}
 programs=(kernels exchange_random exchange_enqueue message_random)
-if [ -n "${BRIEF:-}" ]; then export BRIEF=yes; else programs+=(exact_kernels pack exchange_local exchange_layout halo_random coll); fi
+if [ -n "${BRIEF:-}" ]; then
+    export BRIEF=yes
+else
+    programs+=(exact_kernels pack exchange_local exchange_layout halo_random coll)
+fi
 for arch in gfx942 gfx90a; do
     export AMDGPU_ARCH=$arch
     for ((i = 0; i < ${#programs[@]}; i++)); do
