@@ -350,19 +350,31 @@ SV_DEV_FN void sv_coll_line_poll(uint64_t address, uint64_t *low, uint64_t *high
 #endif
 }
 
-/* Waits for it; 0 if that failed. */
-SV_DEV_FN uint64_t sv_coll_line_take(const sv_coll_at_t &c, uint64_t address, uint32_t flag, uint32_t place,
-                                     uint32_t peer)
+/* Waits for it. False, and 0, if that failed. */
+SV_DEV_FN bool sv_coll_line_come(const sv_coll_at_t &c, uint64_t address, uint32_t flag, uint32_t place, uint32_t peer,
+                                 uint64_t *word_out)
 {
     sv_coll_spin_t spin = {};
+    *word_out = 0;
     for (;;) {
         uint64_t low, high;
         sv_coll_line_poll(address, &low, &high);
-        if (low >> 32 == flag && high >> 32 == flag)
-            return (low & 0xffffffffu) | high << 32;
+        if (low >> 32 == flag && high >> 32 == flag) {
+            *word_out = (low & 0xffffffffu) | high << 32;
+            return true;
+        }
         if (!sv_coll_wait_more(c, spin, place, peer, flag, low >> 32))
-            return 0;
+            return false;
     }
+}
+
+/* The same, where 0 says enough. */
+SV_DEV_FN uint64_t sv_coll_line_take(const sv_coll_at_t &c, uint64_t address, uint32_t flag, uint32_t place,
+                                     uint32_t peer)
+{
+    uint64_t word;
+    (void)sv_coll_line_come(c, address, flag, place, peer, &word);
+    return word;
 }
 
 /* Says that so many steps of rank r's are taken. On a GPU all loads from its slots have come before a barrier, or in an

@@ -52,9 +52,17 @@ struct sv_coll_ll {
         sv_coll_line_put(c, slot + u * SV_COLL_LINE, word[0], static_cast<uint32_t>(step + 1));
     }
 
-    SV_DEV_FN void take(const sv_coll_at_t &c, uint64_t slot, uint64_t u, uint64_t step, uint32_t peer, uint64_t *word)
+    SV_DEV_FN void put_if(const sv_coll_at_t &c, uint64_t slot, uint64_t u, const uint64_t *word, uint64_t step,
+                          bool whole)
     {
-        word[0] = sv_coll_line_take(c, slot + u * SV_COLL_LINE, static_cast<uint32_t>(step + 1), SV_COLL_AT_LINE, peer);
+        if (whole)
+            put(c, slot, u, word, step);
+    }
+
+    SV_DEV_FN bool take(const sv_coll_at_t &c, uint64_t slot, uint64_t u, uint64_t step, uint32_t peer, uint64_t *word)
+    {
+        return sv_coll_line_come(c, slot + u * SV_COLL_LINE, static_cast<uint32_t>(step + 1), SV_COLL_AT_LINE, peer,
+                                 word);
     }
 
     /* Lines that a slice writes into a slot of LL. */
@@ -112,7 +120,15 @@ struct sv_coll_ll128 {
 #endif
     }
 
-    SV_DEV_FN void take(const sv_coll_at_t &c, uint64_t slot, uint64_t u, uint64_t step, uint32_t peer, uint64_t *word)
+    /* All or none of a line: its lanes come together, and one of them stores the flag of all. */
+    SV_DEV_FN void put_if(const sv_coll_at_t &c, uint64_t slot, uint64_t u, const uint64_t *word, uint64_t step,
+                          bool whole)
+    {
+        if (sv_dev_eight_all(c.at, whole))
+            put(c, slot, u, word, step);
+    }
+
+    SV_DEV_FN bool take(const sv_coll_at_t &c, uint64_t slot, uint64_t u, uint64_t step, uint32_t peer, uint64_t *word)
     {
         const uint64_t *line = sv_coll_pointer<const uint64_t>(slot) + u / PAIRS * SV_COLL_LONG_WORDS;
         sv_coll_spin_t spin = {};
@@ -122,10 +138,11 @@ struct sv_coll_ll128 {
                 break;
             if (!sv_coll_wait_more(c, spin, SV_COLL_AT_LINE, peer, step + 1, flag)) {
                 word[0] = word[1] = 0;
-                return;
+                return false;
             }
         }
         sv_dev_load_line(line + u % PAIRS * 2, &word[0], &word[1]);
+        return true;
     }
 
     SV_DEV_FN uint64_t used(const sv_coll_at_t &)
@@ -140,16 +157,15 @@ template <typename PROTO> SV_DEV_FN uint64_t sv_coll_unit_of(uint64_t offset)
     return PROTO::units(offset / 8);
 }
 
-/* Word 0 to WORDS-1 of unit u from source k. */
+/* Word 0 to WORDS-1 of unit u from source k. False: they did not come, and the error is recorded. */
 template <typename PROTO>
-SV_DEV_FN void sv_coll_unit_take(const sv_coll_at_t &c, unsigned k, uint64_t u, uint64_t *word)
+SV_DEV_FN bool sv_coll_unit_take(const sv_coll_at_t &c, unsigned k, uint64_t u, uint64_t *word)
 {
     const sv_coll_slice_t &s = c.b.slice;
     if (s.from[k] != SV_COLL_PLAIN) {
         uint64_t step = c.b.state[s.from[k]].taken;
-        PROTO::take(c, PROTO::slot(c, c.b.mine[s.from[k]], step), sv_coll_unit_of<PROTO>(s.src[k]) + u, step,
-                    s.from[k], word);
-        return;
+        return PROTO::take(c, PROTO::slot(c, c.b.mine[s.from[k]], step), sv_coll_unit_of<PROTO>(s.src[k]) + u, step,
+                           s.from[k], word);
     }
     SV_DEV_UNROLL
     for (unsigned w = 0; w < PROTO::WORDS; w++) {
@@ -157,16 +173,19 @@ SV_DEV_FN void sv_coll_unit_take(const sv_coll_at_t &c, unsigned k, uint64_t u, 
         word[w] = w < PROTO::words(u) && at < s.bytes
                       ? sv_coll_word_load(sv_coll_pointer<const uint8_t>(s.src[k]) + at, s.bytes - at) : 0;
     }
+    return true;
 }
 
+/* whole: all came that the words are made of. If not, no other rank may take them. */
 template <typename PROTO>
-SV_DEV_FN void sv_coll_unit_put(const sv_coll_at_t &c, uint64_t u, const uint64_t *word)
+SV_DEV_FN void sv_coll_unit_put(const sv_coll_at_t &c, uint64_t u, const uint64_t *word, bool whole)
 {
     const sv_coll_slice_t &s = c.b.slice;
     for (unsigned d = 0; d < s.ndst; d++) {
         if (s.to[d] != SV_COLL_PLAIN) {
             uint64_t step = c.b.state[s.to[d]].sent;
-            PROTO::put(c, PROTO::slot(c, c.b.theirs[s.to[d]], step), sv_coll_unit_of<PROTO>(s.dst[d]) + u, word, step);
+            PROTO::put_if(c, PROTO::slot(c, c.b.theirs[s.to[d]], step), sv_coll_unit_of<PROTO>(s.dst[d]) + u, word,
+                          step, whole);
             continue;
         }
         SV_DEV_UNROLL
@@ -217,18 +236,19 @@ SV_DEV_FN uint64_t sv_coll_units_run(const sv_coll_at_t &c, uint64_t key, uint64
     const uint64_t units = PROTO::units((s.bytes + 7) / 8);
     const bool sums = sv_coll_has_digest(c);
     uint64_t sum = 0;
+    bool whole = true;
     SV_DEV_ROLLED
     for (uint64_t u = c.at.tid; u < units; u += c.at.nthreads) {
         uint64_t word[2] = {0, 0};
         if constexpr (TYPE == 0) {
-            sv_coll_unit_take<PROTO>(c, 0, u, word);
+            whole = sv_coll_unit_take<PROTO>(c, 0, u, word) && whole;
             if (sums && s.from[0] != SV_COLL_PLAIN)
                 *taken += sv_coll_unit_terms<PROTO>(s, u, word, c.b.key_of[0]);
         } else {
             typename sv_coll_word<TYPE>::acc acc[PROTO::WORDS] = {};
             SV_DEV_ROLLED
             for (unsigned k = 0; k < s.nsrc; k++) {
-                sv_coll_unit_take<PROTO>(c, k, u, word);
+                whole = sv_coll_unit_take<PROTO>(c, k, u, word) && whole;
                 if (sums && s.from[k] != SV_COLL_PLAIN)
                     *taken += sv_coll_unit_terms<PROTO>(s, u, word, c.b.key_of[k]);
                 SV_DEV_UNROLL
@@ -245,7 +265,7 @@ SV_DEV_FN uint64_t sv_coll_units_run(const sv_coll_at_t &c, uint64_t key, uint64
             for (unsigned w = 0; w < PROTO::WORDS; w++)
                 word[w] = sv_coll_word<TYPE>::end(acc[w], s.divisor, c.b.work.type);
         }
-        sv_coll_unit_put<PROTO>(c, u, word);
+        sv_coll_unit_put<PROTO>(c, u, word, whole);
         if (sums)
             sum += sv_coll_unit_terms<PROTO>(s, u, word, key);
     }
@@ -278,11 +298,11 @@ template <typename PROTO> SV_DEV_FN void sv_coll_blame(const sv_coll_at_t &c)
         uint64_t sum = 0, word[2];
         SV_DEV_ROLLED
         for (uint64_t u = c.at.tid; u < units; u += c.at.nthreads) {
-            sv_coll_unit_take<PROTO>(c, k, u, word);
+            (void)sv_coll_unit_take<PROTO>(c, k, u, word);
             sum += sv_coll_unit_terms<PROTO>(s, u, word, c.b.key_of[k]);
         }
         sum = sv_dev_block_sum_u64(sum, c.at);
-        sv_coll_unit_take<PROTO>(c, k, units, word);
+        (void)sv_coll_unit_take<PROTO>(c, k, units, word);
         if (c.at.tid == 0 && word[0] != sum)
             sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | s.from[k], word[0], sum);
     }
@@ -303,7 +323,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t
         if (s.from[k] == SV_COLL_PLAIN)
             continue;
         uint64_t word[2];
-        sv_coll_unit_take<PROTO>(c, k, units, word);
+        (void)sv_coll_unit_take<PROTO>(c, k, units, word);
         sum -= word[0];
     }
     const uint64_t difference = sv_dev_block_sum_u64(sum, c.at); /* for all lanes the same */
@@ -316,7 +336,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t
     for (unsigned k = 0; k < s.nsrc; k++) {
         if (s.from[k] == SV_COLL_PLAIN)
             continue;
-        sv_coll_unit_take<PROTO>(c, k, units, said);
+        (void)sv_coll_unit_take<PROTO>(c, k, units, said);
         peer = s.from[k];
     }
     sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, said[0],

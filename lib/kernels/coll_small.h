@@ -491,10 +491,10 @@ SV_DEV_COLD void sv_coll_small_report(sv_coll_block_t *block, const sv_coll_smal
         peer = r;
         SV_DEV_ROLLED
         for (uint64_t u = 0; u < q.units; u++) {
-            PROTO::take(c, c.b.slot_in[r], u, c.b.state[r].taken, r, word);
+            (void)PROTO::take(c, c.b.slot_in[r], u, c.b.state[r].taken, r, word);
             sum += sv_coll_small_terms<PROTO>(q, u, word, c.b.key_of[r]);
         }
-        PROTO::take(c, c.b.slot_in[r], q.units, c.b.state[r].taken, r, word);
+        (void)PROTO::take(c, c.b.slot_in[r], q.units, c.b.state[r].taken, r, word);
     }
     sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, peer, word[0], sum != word[0] ? sum : sum + difference, false);
 }
@@ -516,7 +516,7 @@ SV_DEV_FN void sv_coll_small_sum_taken(const sv_coll_small_t &q, uint64_t taken,
         uint64_t word[2];
         if (i < skipped || !sv_coll_small_takes(q.arg, i - skipped))
             continue;
-        PROTO::take(c, c.b.slot_in[i - skipped], q.units, c.b.state[i - skipped].taken, i - skipped, word);
+        (void)PROTO::take(c, c.b.slot_in[i - skipped], q.units, c.b.state[i - skipped].taken, i - skipped, word);
         taken -= word[0];
     }
     taken = sv_dev_wave_sum_u64(taken, c.at);

@@ -150,7 +150,7 @@ SV_DEV_FN void sv_coll_small_pair_take(const sv_coll_small_t &q, const sv_coll_s
         return;
     if (c.at.tid == taker) {
         uint64_t word[2];
-        PROTO::take(c, c.b.slot_in[from], q.units, step, from, word);
+        (void)PROTO::take(c, c.b.slot_in[from], q.units, step, from, word);
         c.b.taken = word[0];
     }
     taken = sv_dev_block_sum_u64(taken, c.at); /* its barrier comes before the look at what was said */

@@ -3,7 +3,8 @@
 #
 # Programs whose ranks are threads, with machine code for AMD GPUs in the place of the software device's kernels
 # (emulated_bodies.cc): what no plug-in for AMD launches is executed too, runs among it. The programs are those that
-# test the software device, and their inputs the same. With BRIEF, of either value, only some run, with few cases and
+# test the software device, and their inputs the same. bits_driver makes launches of its own, by both, after which all
+# memory is the same; AMDGPU_BITS says how many inputs it has. With BRIEF, of either value, only some run, with few cases and
 # each for one architecture; all of them, which take minutes, in check-long. Kernels of LL128, which the library has off
 # on AMD GPUs, are not compiled for them, and stay the software device's.
 set -u
@@ -32,8 +33,21 @@ emulated() { # PROGRAM
     fi
 }
 
+bits() {
+    runs=$((runs + 1))
+    AMDGPU_SEED=$runs AMDGPU_LATE=$((runs % 2)) timeout -k 5 1800 "$top_builddir/tests/amdgpu/bits_driver" \
+        "$AMDGPU_OBJECTS" "$AMDGPU_ARCH" "$inputs" $((inputs / 2)) >"$work/out" 2>&1 ||
+        { echo "FAIL: bits_driver on $AMDGPU_ARCH"; tail -n 20 "$work/out" | sed 's/^/    /'; failed=$((failed + 1)); }
+}
+
+inputs=${AMDGPU_BITS:-${BRIEF:+30}}
+inputs=${inputs:-600}
 programs=(kernels kernel_rest exchange_random exchange_enqueue message_random)
-if [ -n "${BRIEF:-}" ]; then export BRIEF=yes; else programs+=(pack exchange_local exchange_layout halo_random coll); fi
+if [ -n "${BRIEF:-}" ]; then
+    export BRIEF=yes
+else
+    programs+=(exact_kernels pack exchange_local exchange_layout halo_random coll)
+fi
 for arch in gfx942 gfx90a; do
     export AMDGPU_ARCH=$arch
     for ((i = 0; i < ${#programs[@]}; i++)); do
@@ -41,6 +55,7 @@ for arch in gfx942 gfx90a; do
         [ -n "${BRIEF:-}" ] && [ $((i % 2)) -eq "$skipped" ] || emulated "${programs[i]}"
     done
     skipped=$((1 - skipped))
+    bits
     "$table" "$AMDGPU_COVERAGE" "$arch" "$top_builddir"/lib/kernels/kernel_*."$arch.co" || failed=$((failed + 1))
 done
 od -A n -t u8 -N 24 "$AMDGPU_COVERAGE/counts" | tr -s ' \n' ' ' >"$work/counts"

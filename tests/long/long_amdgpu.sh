@@ -9,7 +9,8 @@ top_builddir=${top_builddir:-.}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 unset BRIEF
-export AMDGPU_COVERAGE=$work AMDGPU_CASES=${AMDGPU_CASES:-200} AMDGPU_STRIDE=${AMDGPU_STRIDE:-1}
+export AMDGPU_COVERAGE=$work
+export AMDGPU_CASES=${AMDGPU_CASES:-200} AMDGPU_STRIDE=${AMDGPU_STRIDE:-1} AMDGPU_BITS=${AMDGPU_BITS:-10000}
 failed=0 skipped=0
 for script in tests/mpi/test_amdgpu.sh tests/amdgpu/test_amdgpu_bodies.sh; do
     bash "$top_srcdir/$script"
