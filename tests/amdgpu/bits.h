@@ -4,8 +4,8 @@
  * interpreter. Afterwards all memory must be the same, byte by byte, what no kernel should touch included.
  *
  * All memory that launches use is taken from one block. A launch begins both times with what lies there, and leaves
- * what the second one has made of it. bits_reset() gives all of it back, and fills it by a seed: with bytes from 0x30 to
- * 0x3f, of which every four and eight are floats with which nothing overflows, wherever they begin. One thread.
+ * what the second one has made of it. bits_reset() gives all of it back, and fills it by a seed: with bytes from 0x30
+ * to 0x3f, of which every four and eight are floats with which nothing overflows, wherever they begin. One thread.
  */
 #ifndef SELVAGE_TESTS_BITS_H
 #define SELVAGE_TESTS_BITS_H

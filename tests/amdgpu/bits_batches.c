@@ -229,7 +229,8 @@ static void fill_batch(exchange_t *exchange, sv_batch_arg_t *arg, bool pushes)
         *arg->abort = 1;
         arg->wait_ns = LONG_NS;
     }
-    arg->corrupted = pushes && !exchange->straight && bits_draw(4) == 0 ? 1 + (uint32_t)bits_draw(exchange->npackets) : 0;
+    const bool corrupts = pushes && !exchange->straight && bits_draw(4) == 0;
+    arg->corrupted = corrupts ? 1 + (uint32_t)bits_draw(exchange->npackets) : 0;
     for (unsigned p = 0; p < exchange->npackets; p++) {
         arg->key[p] = sv_digest_key(&exchange->packet[p].push.identity);
         arg->index[p] = p;

@@ -75,7 +75,8 @@ static void choose_call(const world_t *world, sv_coll_work_t *work)
     } while (!sv_coll_exists(work->call, work->algo, work->proto) || (world->form == SMALL && is_pair(work)));
 }
 
-/* On AMD GPUs calls that store into others' memory have digests only in slots, which the software device need not do. */
+/* On AMD GPUs calls that store into others' memory have digests only in slots, which the software device need not do.
+ */
 static bool may_sign(const sv_coll_work_t *work)
 {
     const bool stores = work->call == SV_COLL_ALL_GATHER || work->call == SV_COLL_ALL_TO_ALL;
@@ -112,8 +113,8 @@ static void choose_work(world_t *world, unsigned piece, uint64_t number)
         work->count = 0;
     work->count_in = work->count;
     work->key = 77 + number;
-    work->chunk_bytes = (1 + (uint32_t)bits_draw(world->layout.slot_bytes / LINE ? world->layout.slot_bytes / LINE : 1)) *
-                        LINE;
+    const uint32_t most = world->layout.slot_bytes / LINE;
+    work->chunk_bytes = (1 + (uint32_t)bits_draw(most ? most : 1)) * LINE;
     const bool has_root = work->call == SV_COLL_BROADCAST || work->call == SV_COLL_REDUCE;
     const uint64_t bytes = work->count * each, shards = world->n - has_root > 0 ? world->n - has_root : 1;
     work->shard_bytes = ((bytes + shards - 1) / shards + SV_COLL_UNIT - 1) / SV_COLL_UNIT * SV_COLL_UNIT;

@@ -96,7 +96,8 @@ counts_t count_object(const amdgpu_object_t *object, char lists)
 void print_counts(const char *name, const char *arch, const counts_t &counts)
 {
     const unsigned long rest = counts.all - counts.divisions;
-    printf("%-28s %-7s %7lu instructions, %7lu executed, %5.1f %%, without %lu of long divisions %5.1f %%, %lu unknown\n",
+    printf("%-28s %-7s %7lu instructions, %7lu executed, %5.1f %%, without %lu of long divisions %5.1f %%, "
+           "%lu unknown\n",
            name, arch, counts.all, counts.executed,
            counts.all ? 100.0 * (double)counts.executed / (double)counts.all : 0.0, counts.divisions,
            rest ? 100.0 * (double)counts.executed / (double)rest : 0.0, counts.unknown);
