@@ -113,8 +113,8 @@ static void choose_work(world_t *world, unsigned piece, uint64_t number)
         work->count = 0;
     work->count_in = work->count;
     work->key = 77 + number;
-    const uint32_t most = world->layout.slot_bytes / LINE;
-    work->chunk_bytes = (1 + (uint32_t)bits_draw(most ? most : 1)) * LINE;
+    const uint32_t lines = world->layout.slot_bytes / LINE;
+    work->chunk_bytes = (1 + (uint32_t)bits_draw(lines ? lines : 1)) * LINE;
     const bool has_root = work->call == SV_COLL_BROADCAST || work->call == SV_COLL_REDUCE;
     const uint64_t bytes = work->count * each, shards = world->n - has_root > 0 ? world->n - has_root : 1;
     work->shard_bytes = ((bytes + shards - 1) / shards + SV_COLL_UNIT - 1) / SV_COLL_UNIT * SV_COLL_UNIT;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * bits_driver FOLDER ARCH [PACKETS [COLLECTIVES [FIRST]]]: launches by the software device and by machine code for AMD
- * GPUs, of the code objects in FOLDER, whose memory is the same afterwards (bits.h). Inputs are made to reach all of the
- * code: sizes around all loops, alignments of all accesses, every kind of piece, every flag, every type and operation
+ * GPUs, of the code objects in FOLDER, whose memory is the same afterwards (bits.h). Inputs are made to reach all of
+ * the code: sizes around all loops, alignments of all accesses, every kind of piece, every flag, every type and operation
  * of collectives, what is damaged, late and absent. PACKETS and COLLECTIVES say how many inputs, and FIRST with which
  * seed they begin.
  */
