@@ -2,9 +2,9 @@
 /*
  * bits_driver FOLDER ARCH [PACKETS [COLLECTIVES [FIRST]]]: launches by the software device and by machine code for AMD
  * GPUs, of the code objects in FOLDER, whose memory is the same afterwards (bits.h). Inputs are made to reach all of
- * the code: sizes around all loops, alignments of all accesses, every kind of piece, every flag, every type and operation
- * of collectives, what is damaged, late and absent. PACKETS and COLLECTIVES say how many inputs, and FIRST with which
- * seed they begin.
+ * the code: sizes around all loops, alignments of all accesses, every kind of piece, every flag, every type and
+ * operation of collectives, what is damaged, late and absent. PACKETS and COLLECTIVES say how many inputs, and FIRST
+ * with which seed they begin.
  */
 #include "amdgpu/bits.h"
 #include "fixtures/check.h"

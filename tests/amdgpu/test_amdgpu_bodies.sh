@@ -5,8 +5,8 @@
 # (emulated_bodies.cc): what no plug-in for AMD launches is executed too, runs among it. The programs are those that
 # test the software device, and their inputs the same. bits_driver makes launches of its own, by both, after which all
 # memory is the same; AMDGPU_BITS says how many inputs it has. With BRIEF, of either value, only some run, with few
-# cases and each for one architecture; all of them, which take minutes, in check-long. Kernels of LL128, which the library has
-# off on AMD GPUs, are not compiled for them, and stay the software device's.
+# cases and each for one architecture; all of them, which take minutes, in check-long. Kernels of LL128, which the
+# library has off on AMD GPUs, are not compiled for them, and stay the software device's.
 set -u
 top_builddir=${top_builddir:-.}
 table=$top_builddir/tests/amdgpu/coverage_table
