@@ -329,8 +329,6 @@ static inline int64_t sv_drop_room(const sv_drop_buffer_t *buffer)
    of receives are guarded against that. guard_empty makes one for a receive of no elements at an address of the
    device's; NULL: it needs none. recv_guarded receives into one, blocks, and returns MPI's code. */
 bool sv_drop_overruns(void);
-/* Ends the program if MPI loses what came for a persistent receive that was asked about. */
-void sv_drop_guard_persistent(const char *name);
 void sv_drop_guard(sv_drop_buffer_t *buffer);
 sv_drop_buffer_t *sv_drop_guard_empty(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
 int sv_drop_recv_guarded(const sv_drop_buffer_t *buffer, int source, int tag, MPI_Comm comm, MPI_Status *status);
@@ -448,6 +446,8 @@ typedef struct sv_drop_op {
     MPI_Request instead;             /* under way in its place: a probe had taken what it was to get (drop_probe.c), or
                                         it goes by the route */
     bool given;                      /* that has ended, with the status and the error of this structure */
+    bool asked;                      /* given, because asking about it has ended it; status is what came */
+    int asked_error, held;           /* that MPI reported then; calls of the program's that are at a persistent one */
 } sv_drop_op_t;
 
 /* How many requests the program holds that the drop-in knows of: completion calls look them up. */

@@ -18,10 +18,6 @@
  * MPI_Mprobe how long its message is, which costs nothing that can be measured, and takes the guarded type only for one
  * that is too long.
  *
- * And persistent receives, where MPI ends what it is only asked about. MPI_Request_get_status ends nothing by the
- * standard, and the drop-in asks so. MPICH 5.0 ends a persistent request that is complete, and who waits for it then
- * gets the empty status: nothing would land, and nobody be told. So the first such receive ends the program there.
- *
  * Any thread. The types that are kept live until MPI_Finalize, and others as long as their call.
  */
 #include "interpose/drop.h"
@@ -33,15 +29,15 @@
 enum { KEPT = 256 };
 
 static struct {
-    pthread_once_t once, asked_once;
-    bool overruns, ends_asked;
+    pthread_once_t once;
+    bool overruns;
     pthread_mutex_t lock;
     /* bytes 0: there is none yet. An entry never changes. */
     struct {
         _Atomic int64_t bytes;
         MPI_Datatype type;
     } kept[KEPT];
-} guard = {.once = PTHREAD_ONCE_INIT, .asked_once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+} guard = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Receives one byte of a message to oneself, in memory that has room for all of it. */
 static void ask_mpi(void)
@@ -57,35 +53,6 @@ static void ask_mpi(void)
     free(from);
     free(to);
     PMPI_Comm_free(&self);
-}
-
-/* Completes a persistent receive from oneself after asking about it. */
-static void ask_about_persistent(void)
-{
-    enum { TAG = 1 };
-    MPI_Comm self = sv_drop_make_self();
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Status status = {0};
-    char sent = 1, got = 0;
-    int done = 0;
-    if (PMPI_Recv_init(&got, 1, MPI_BYTE, 0, TAG, self, &request) != MPI_SUCCESS ||
-        PMPI_Start(&request) != MPI_SUCCESS || PMPI_Send(&sent, 1, MPI_BYTE, 0, TAG, self) != MPI_SUCCESS)
-        sv_drop_fatal("MPI_Recv_init", "a receive from the own rank has failed");
-    while (!done && PMPI_Request_get_status(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS)
-        continue;
-    guard.ends_asked = PMPI_Wait(&request, &status) != MPI_SUCCESS || status.MPI_TAG != TAG;
-    if (request != MPI_REQUEST_NULL)
-        PMPI_Request_free(&request);
-    PMPI_Comm_free(&self);
-}
-
-void sv_drop_guard_persistent(const char *name)
-{
-    pthread_once(&guard.asked_once, ask_about_persistent);
-    if (guard.ends_asked)
-        sv_drop_fatal(name, "this MPI's MPI_Request_get_status ends a persistent receive that is only asked about "
-                            "(that of MPICH 5.0 does), so that what came would be lost; use another MPI, or no "
-                            "drop-in");
 }
 
 bool sv_drop_overruns(void)

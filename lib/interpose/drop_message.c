@@ -393,8 +393,6 @@ static int receive_nonblocking(const char *name, irecv_t irecv, bool keeps, plac
         return irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, request);
     at = place_recv(&call, &fast, &at, from.comm, from.peer, !keeps);
     const bool remembers = keeps && sv_drop_fast_wanted; /* see drop_probe.c */
-    if (keeps && (at.stages || at.watches || remembers))
-        sv_drop_guard_persistent(name);
     if (remembers && !fast.monitored)
         sv_drop_fast_remember(&fast, given.buf, given.count, given.type, from.comm);
     if (keeps)

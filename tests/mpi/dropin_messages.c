@@ -389,6 +389,50 @@ static void check_free(void)
     CHECK(dropin_same(&out));
 }
 
+static void check_status(const MPI_Status *status, int source, int bytes)
+{
+    int count = -1;
+    MPI_Get_count(status, MPI_BYTE, &count);
+    CHECK_EQ(count, bytes);
+    CHECK_EQ(status->MPI_SOURCE, source);
+    CHECK_EQ(status->MPI_TAG, 3);
+}
+
+/* Persistent messages, short and long ones, that are complete when they are asked about, as often as the program likes,
+   and only then completed: by each call, and twice, because they can be started again. */
+static void check_asked(void)
+{
+    enum { SHORT = 64, LONG = 4096, ROUNDS = 2 };
+    const int right = (dropin.rank + 1) % dropin.size, left = (dropin.rank + dropin.size - 1) % dropin.size;
+    for (int turn = 0; turn < 2 * END_KINDS; turn++) {
+        const case_t c = {.end = (end_kind_t)(turn % END_KINDS)};
+        const int bytes = turn < END_KINDS ? SHORT : LONG;
+        dropin_buffer_t out = dropin_buffer(0, bytes, true), in = dropin_buffer(0, bytes, true);
+        MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+        MPI_Recv_init(dropin_argument(&in), bytes, MPI_BYTE, left, 3, MPI_COMM_WORLD, &request[0]);
+        MPI_Send_init(dropin_argument(&out), bytes, MPI_BYTE, right, 3, MPI_COMM_WORLD, &request[1]);
+        for (int round = 0; round < ROUNDS; round++) {
+            MPI_Status asked, ends[2];
+            memset(ends, 0, sizeof ends);
+            MPI_Startall(2, request);
+            for (int i = 0; i < 4; i++) /* receive, send, and both again */
+                for (int flag = 0; !flag; sched_yield()) {
+                    MPI_Request_get_status(request[i % 2], &flag, &asked);
+                    if (flag && i % 2 == 0)
+                        check_status(&asked, left, bytes);
+                }
+            CHECK_EQ(end_requests(&c, request, ends), MPI_SUCCESS);
+            check_status(&ends[0], left, bytes);
+        }
+        MPI_Request_free(&request[0]);
+        MPI_Request_free(&request[1]);
+        PMPI_Sendrecv(out.memory[1] + out.origin, bytes, MPI_BYTE, right, 3, in.memory[1] + in.origin, bytes, MPI_BYTE,
+                      left, 3, apart, MPI_STATUS_IGNORE);
+        CHECK(dropin_same(&in));
+        CHECK(dropin_same(&out));
+    }
+}
+
 /* A host call that blocks while a request of the device's is open, and the end of that one by several at once. */
 static void check_blocked(void)
 {
@@ -506,6 +550,7 @@ int main(int argc, char **argv)
     dropin_plain = false;
     check_cancel();
     check_free();
+    check_asked();
     check_blocked();
     check_probed();
 #if MPI_VERSION >= 4
