@@ -401,7 +401,7 @@ typedef struct sv_drop_fast {
     void *announcement;         /* a send's announcement, or what a probe has taken; owned */
     int64_t begin_ns;           /* of a receive, where the program's user has set a deadline */
     int error;                  /* MPI's class of what went wrong on the route; MPI_SUCCESS: nothing */
-    bool monitored, owns_type, arrived;
+    bool monitored, owns_type, owns_stream, arrived;
     bool unstages;              /* the bytes are where MPI would have put them, and the call is to land them */
     bool renames;               /* the message came from elsewhere than MPI thinks: see drop_probe.c */
     int source, tag;
@@ -409,6 +409,7 @@ typedef struct sv_drop_fast {
     void *buf;                  /* of a receive, as the program gave it */
     int64_t count;
     MPI_Datatype type;
+    MPI_Datatype stream;        /* of more bytes than an int counts, for MPI; owned if owns_stream */
     MPI_Comm comm;              /* whose error handler is to hear of errors */
     uint64_t bytes;             /* that came */
     void *packed, *image;       /* what comes as packed bytes, owned, and where MPI would have put it */

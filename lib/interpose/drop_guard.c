@@ -18,6 +18,9 @@
  * MPI_Mprobe how long its message is, which costs nothing that can be measured, and takes the guarded type only for one
  * that is too long.
  *
+ * Nor does MPICH 5.0 bear a message that ends within an element of its receive, as an announcement may: it ends the
+ * program. So receives that are watched are given to MPI as bytes.
+ *
  * Any thread. The types that are kept live until MPI_Finalize, and others as long as their call.
  */
 #include "interpose/drop.h"
@@ -136,6 +139,23 @@ int sv_drop_recv_guarded(const sv_drop_buffer_t *buffer, int source, int tag, MP
     if (PMPI_Get_elements_x(status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes <= sv_drop_room(buffer))
         return PMPI_Mrecv(sv_drop_address(buffer), buffer->count, buffer->type, &message, status);
     return PMPI_Mrecv(sv_drop_address(buffer), 1, buffer->guard, &message, status);
+}
+
+void sv_drop_fast_as_bytes(sv_drop_fast_t *state, int *count, MPI_Datatype *type)
+{
+    sv_drop_type_t info;
+    if (!state->monitored || *count <= 0 || !sv_drop_type(*type, &info) || !info.dense || info.bytes == 1)
+        return;
+    const MPI_Count bytes = info.bytes * *count;
+    *type = MPI_PACKED;
+    *count = (int)bytes;
+    if (bytes <= INT_MAX)
+        return;
+    if (sv_drop_type_many(bytes, MPI_PACKED, &state->stream) != MPI_SUCCESS)
+        sv_drop_fatal("no type for a message of 2 GiB or more", "a receive");
+    state->owns_stream = true;
+    *type = state->stream;
+    *count = 1;
 }
 
 void sv_drop_guards_end(void)
