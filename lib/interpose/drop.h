@@ -582,6 +582,8 @@ bool sv_drop_has_ends(MPI_Comm comm);
 /* After MPI_Init, and before MPI_Finalize. */
 void sv_drop_begin(void);
 void sv_drop_end(void);
+/* Before anything else: does not return where the program has another MPI than this library. */
+void sv_drop_refuse_other_mpi(void);
 
 /* What comes after the drop-in under this Fortran name (drop_fortran.c). */
 void *sv_drop_next_fortran(const char *name);

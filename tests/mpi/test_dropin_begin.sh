@@ -57,14 +57,26 @@ expect "a persistent receive" good 'persistent: right' \
 expect "a persistent receive where asking ends it" good 'persistent: right' \
     "${run[@]}" SELVAGE_JOB=test LD_PRELOAD="$ending:$dropin" "$dir/persistent"
 
-# The other of the two MPIs that have a wrapper with their name, if it is here.
+# The others of the MPIs that have a wrapper with their name, if they are here.
 case ${SELVAGE_MPI_KIND:-} in
-openmpi) other=mpicc.mpich ;;
-mpich) other=mpicc.openmpi ;;
-*) other= ;;
+openmpi) others='mpicc.mpich mpicc_abi' ;;
+mpich) others='mpicc.openmpi mpicc_abi' ;;
+abi) others='mpicc.mpich mpicc.openmpi' ;;
+*) others= ;;
 esac
-if command -v "$other" >/dev/null 2>&1; then
-    both='(built for Open MPI [0-9.]+, .* with MPICH|built for MPICH [0-9.]+[^,]*, .* with Open MPI)'
+for other in $others; do
+    command -v "$other" >/dev/null 2>&1 || continue
+    case $SELVAGE_MPI_KIND in
+    openmpi) ours='Open MPI [0-9.]+' ;;
+    mpich) ours='MPICH [0-9.]+[^,]*' ;;
+    *) ours='the MPI ABI [0-9.]+' ;;
+    esac
+    case $other in
+    mpicc.mpich) theirs='MPICH [0-9.]+$|MPICH [0-9.]+:' ;;
+    mpicc.openmpi) theirs='Open MPI v?[0-9.]+' ;;
+    *) theirs='.* by the MPI ABI [0-9.]+' ;;
+    esac
+    both="built for $ours, and the program runs with ($theirs)"
     build other "$other"
     # The library needs its own MPI as well, which is not what the program is linked with.
     build other_library "$other" -DWITH_SELVAGE -I"$top_srcdir/include" -Wl,--no-as-needed \
@@ -72,5 +84,5 @@ if command -v "$other" >/dev/null 2>&1; then
     expect "the other MPI alone" good '^1 ranks' "${run[@]}" "$dir/other"
     expect "the drop-in with the other MPI" bad "selvage-mpi: .*$both" "${run[@]}" LD_PRELOAD="$dropin" "$dir/other"
     expect "the library with the other MPI" good "refused: .*$both" "${run[@]}" "$dir/other_library"
-fi
+done
 exit "$failed"
