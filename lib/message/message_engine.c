@@ -72,10 +72,9 @@ static void init_lists(sv_message_engine_t *engine)
     sv_transfer_cache_init(&engine->memory.mappings, &engine->comm->config);
 }
 
-/* How a long get is shared between copy engine and kernel. A kernel is begun by one call of the host's less, but a copy
-   engine makes better use of the link. A kernel reads its own memory about seven times as fast as a link brings bytes,
-   and a quarter of its blocks has enough loads under way to keep that busy. */
-enum { ENGINE_BYTES = 4 << 20, REST_SHARE = 8, REST_BLOCKS = 4 };
+/* How a long get is shared: a kernel costs the host one call less, but a copy engine makes better use of the link. A
+   kernel reads its own memory seven times as fast as a link brings bytes, by a quarter of its blocks. */
+enum { ENGINE_BYTES = 4 << 20, REST_SHARE = 8, REST_BLOCKS = 4, LENT_MOVE_NS = 3000000 };
 
 static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
 {
@@ -103,6 +102,7 @@ static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t 
     engine->buffer_bytes = config->message_buffer_bytes;
     engine->lent_bytes = LENT_BYTES;
     engine->lent_often_bytes = LENT_OFTEN_BYTES;
+    engine->lent_move_ns = LENT_MOVE_NS;
     engine->engine_bytes = ENGINE_BYTES;
     engine->rest_share = REST_SHARE;
     engine->rest_blocks = REST_BLOCKS;

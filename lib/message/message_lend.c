@@ -8,7 +8,7 @@
  *   send   event                                       action                                            next
  *   LENT   done[k] = stamp                                                                               COMPLETE
  *   LENT   its carrier has ended, well or not                                                            COMPLETE
- *   LENT   not taken for move_ns, nor any other lent   the bytes are copied, if there is memory
+ *   LENT   not taken in time, nor any other lent       the bytes are copied, if there is memory
  *   LENT   copied, begun[k] still offered              moved_to[k], begun[k] = moved                     COMPLETE
  *   LENT   copied, begun[k] taken meanwhile            moved_to[k], moved[k] = stamp
  *   LENT   that for stall_ns, and checks are on                                                          COMPLETE
@@ -33,9 +33,9 @@
 #include "message/message_get.h"
 #include "message/message_put.h"
 
-/* How long a receiver may take before the bytes are moved; and one that has begun to read, before it is not waited
-   for, and as much again as a slow link takes, 1 ns a byte. And when memory for a move is looked for again. */
-static const uint64_t move_ns = 3000000, stall_ns = 50000000, retry_ns = 500000000;
+/* How long a receiver that has begun to read may take before it is not waited for, and as much again as a slow link
+   takes, 1 ns a byte. And when memory for a move is looked for again. */
+static const uint64_t stall_ns = 50000000, retry_ns = 500000000;
 /* A receiver that takes other lent messages meanwhile is there, but may take this long at most. */
 static const uint64_t busy_ns = 100000000;
 
@@ -72,10 +72,11 @@ static void create_move_segment(selvage_request_t *send)
 }
 
 /* When a receiver that has not begun is late. One that takes a long window of messages may come to the last of them
-   later than move_ns after they were lent, and moving them would cost far more than it gains. */
+   later than that after they were lent, and moving them would cost far more than it gains. */
 static uint64_t move_at_ns(const selvage_request_t *send)
 {
     const uint64_t lent_ns = send->get.lent_ns, taken_ns = sv_get_end_of(send)->lent_taken_ns;
+    const uint64_t move_ns = send->engine->lent_move_ns;
     if (taken_ns <= lent_ns)
         return lent_ns + move_ns;
     return (taken_ns < lent_ns + busy_ns ? taken_ns : lent_ns + busy_ns) + move_ns;
