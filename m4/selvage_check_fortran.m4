@@ -32,8 +32,11 @@ AC_DEFUN([_SELVAGE_FORTRAN_FLAGS], [
   for selvage_word in $selvage_compile; do
     AS_CASE([$selvage_word], [-I*|-fallow-*], [MPI_FCFLAGS="$MPI_FCFLAGS $selvage_word"])
   done
+  selvage_next=
   for selvage_word in $selvage_link; do
-    AS_CASE([$selvage_word],
+    AS_CASE([$selvage_next$selvage_word],
+      [-Wl,-rpath], [selvage_next=-Wl,-rpath,],
+      [-Wl,-rpath,-Wl,*], [MPI_FCLIBS="$MPI_FCLIBS $selvage_next${selvage_word@%:@-Wl,}"; selvage_next=],
       [-L*|-l*|-Wl,-rpath*|-Wl,--enable-new-dtags|-pthread|*.so|*.a], [MPI_FCLIBS="$MPI_FCLIBS $selvage_word"])
   done
   MPI_FCFLAGS=`AS_ECHO(["$MPI_FCFLAGS"]) | $SED 's/^ *//'`
@@ -123,7 +126,9 @@ AC_DEFUN([_SELVAGE_FORTRAN_WARNINGS], [
 
 AC_DEFUN([_SELVAGE_FORTRAN_LOOK], [
   _SELVAGE_FORTRAN_WRAPPER
-  AS_IF([test -z "$FC"], [selvage_fortran_missing="a Fortran compiler"],
+  AS_IF([test "$SELVAGE_MPI_KIND" = abi],
+    [selvage_fortran_missing="Fortran in the ABI of MPI 5, whose modules are each MPI's own"],
+    [test -z "$FC"], [selvage_fortran_missing="a Fortran compiler"],
     [test -z "$selvage_fortran_wrapper"], [selvage_fortran_missing="a Fortran wrapper beside $selvage_mpi_wrapper"])
   AS_IF([test -z "$selvage_fortran_missing"], [_SELVAGE_FORTRAN_HEADER])
   AS_IF([test -z "$selvage_fortran_missing"], [

@@ -330,8 +330,6 @@ static inline int64_t sv_drop_room(const sv_drop_buffer_t *buffer)
    of receives are guarded against that. guard_empty makes one for a receive of no elements at an address of the
    device's; NULL: it needs none. recv_guarded receives into one, blocks, and returns MPI's code. */
 bool sv_drop_overruns(void);
-/* Ends the program if MPI loses what came for a persistent receive that was asked about. */
-void sv_drop_guard_persistent(const char *name);
 void sv_drop_guard(sv_drop_buffer_t *buffer);
 sv_drop_buffer_t *sv_drop_guard_empty(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
 int sv_drop_recv_guarded(const sv_drop_buffer_t *buffer, int source, int tag, MPI_Comm comm, MPI_Status *status);
@@ -404,7 +402,7 @@ typedef struct sv_drop_fast {
     void *announcement;         /* a send's announcement, or what a probe has taken; owned */
     int64_t begin_ns;           /* of a receive, where the program's user has set a deadline */
     int error;                  /* MPI's class of what went wrong on the route; MPI_SUCCESS: nothing */
-    bool monitored, owns_type, arrived;
+    bool monitored, owns_type, owns_stream, arrived;
     bool unstages;              /* the bytes are where MPI would have put them, and the call is to land them */
     bool renames;               /* the message came from elsewhere than MPI thinks: see drop_probe.c */
     int source, tag;
@@ -412,6 +410,7 @@ typedef struct sv_drop_fast {
     void *buf;                  /* of a receive, as the program gave it */
     int64_t count;
     MPI_Datatype type;
+    MPI_Datatype stream;        /* of more bytes than an int counts, for MPI; owned if owns_stream */
     MPI_Comm comm;              /* whose error handler is to hear of errors */
     uint64_t bytes;             /* that came */
     void *packed, *image;       /* what comes as packed bytes, owned, and where MPI would have put it */
@@ -449,6 +448,8 @@ typedef struct sv_drop_op {
     MPI_Request instead;             /* under way in its place: a probe had taken what it was to get (drop_probe.c), or
                                         it goes by the route */
     bool given;                      /* that has ended, with the status and the error of this structure */
+    bool asked;                      /* given, because asking about it has ended it; status is what came */
+    int asked_error, held;           /* that MPI reported then; calls of the program's that are at a persistent one */
 } sv_drop_op_t;
 
 /* How many requests the program holds that the drop-in knows of: completion calls look them up. */
@@ -582,6 +583,7 @@ bool sv_drop_has_ends(MPI_Comm comm);
 /* After MPI_Init, and before MPI_Finalize. */
 void sv_drop_begin(void);
 void sv_drop_end(void);
+void sv_drop_refuse_other_mpi(void); /* before anything else; does not return where it has another MPI than this */
 
 /* What comes after the drop-in under this Fortran name (drop_fortran.c). */
 void *sv_drop_next_fortran(const char *name);

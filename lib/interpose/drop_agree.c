@@ -58,9 +58,11 @@ bool sv_drop_agree_begin(void)
 static sv_drop_reach_t find_comm_reach(MPI_Comm comm)
 {
     int result = MPI_UNEQUAL;
-    if (PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result == MPI_CONGRUENT)
-        return SV_DROP_REACH_ALL;
     bool within_job = sv_drop_is_inside(comm);
+    /* MPICH 5.0 says of the first ranks of a communicator that they are congruent to it. */
+    if (within_job && sv_drop_size(comm) == sv_drop_size(MPI_COMM_WORLD) &&
+        PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result == MPI_CONGRUENT)
+        return SV_DROP_REACH_ALL;
     for (int i = 0, n = sv_drop_size(comm); i < n && within_job; i++)
         within_job = sv_drop_world_rank(comm, i) != MPI_UNDEFINED;
     return within_job ? SV_DROP_REACH_SOME : SV_DROP_REACH_NONE;

@@ -338,8 +338,7 @@ static const sv_drop_buffer_t *recv_buffer_of(const sv_drop_call_t *call)
     return buffer;
 }
 
-/* The first bytes of what came, wherever MPI has put them. NULL: they cannot be had. text has space for an
-   announcement. */
+/* The first bytes of what came, wherever MPI has put them, or NULL. text has space for an announcement. */
 static const char *find_text(const sv_drop_fast_t *state, const sv_drop_call_t *call, char *text)
 {
     const sv_drop_buffer_t *buffer = recv_buffer_of(call);
@@ -590,6 +589,8 @@ void sv_drop_fast_release(sv_drop_fast_t *state)
 {
     if (state->owns_type)
         PMPI_Type_free(&state->type);
+    if (state->owns_stream)
+        PMPI_Type_free(&state->stream);
     int done = 1;
     if (state->renames)
         PMPI_Test(&state->sent, &done, MPI_STATUS_IGNORE);

@@ -70,6 +70,8 @@ static void set_begin(set_t *set, int n, const MPI_Request *requests, MPI_Status
     sv_drop_lock(); /* once, not for each */
     for (int i = 0; i < set->n; i++) {
         set->op[i] = sv_drop_op_find(requests[i]);
+        if (set->op[i] && set->op[i]->persistent)
+            set->op[i]->held++; /* partner: set_end() */
         if (set->status)
             set->status[i].MPI_ERROR = MPI_SUCCESS;
     }
@@ -87,8 +89,11 @@ static void forget_failed(sv_drop_op_t *op, MPI_Request now)
 static int set_end(set_t *set, const MPI_Request *requests, int code)
 {
     sv_drop_lock();
-    for (int i = 0; i < set->n; i++)
+    for (int i = 0; i < set->n; i++) {
+        if (set->op[i] && set->op[i]->persistent)
+            set->op[i]->held--; /* partner: set_begin() */
         forget_failed(set->op[i], requests[i]);
+    }
     sv_drop_unlock();
     if (set->op != set->few_ops)
         free(set->op);
@@ -223,6 +228,16 @@ static int complete_any_as_mpi(int n, MPI_Request *requests, int *index, int *fl
 
 /* --- one ---------------------------------------------------------------------------------------------------------- */
 
+/* A call that is at one persistent request: no other asks MPI about that meanwhile. */
+static void hold_op(sv_drop_op_t *op, int calls)
+{
+    if (!op || !op->persistent)
+        return;
+    sv_drop_lock();
+    op->held += calls;
+    sv_drop_unlock();
+}
+
 static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, bool blocks)
 {
     MPI_Status own;
@@ -230,9 +245,11 @@ static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, boo
     int code;
     sv_drop_op_t *op = sv_drop_op_find(*request);
     MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
+    hold_op(op, 1); /* partners: below */
     if (sv_drop_given_has(op)) {
         *flag = sv_drop_given_ended(op, blocks);
         code = *flag ? sv_drop_given_set_status(op, used, true) : MPI_SUCCESS;
+        hold_op(op, -1);
         sv_drop_op_release(op);
         return code;
     }
@@ -241,8 +258,11 @@ static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, boo
         *flag = blocks && may_block();
         code = *flag ? PMPI_Wait(request, used) : PMPI_Test(request, flag, used);
     } while (code == MPI_SUCCESS && !*flag && blocks);
-    if (op && code == MPI_SUCCESS && *flag)
-        code = sv_drop_op_settle(op, used, true);
+    if (op && code == MPI_SUCCESS && *flag) /* the turn may have ended it by asking about it */
+        code = sv_drop_given_has(op) ? sv_drop_given_set_status(op, used, true) : sv_drop_op_settle(op, used, true);
+    else if (op && op->persistent && code != MPI_SUCCESS)
+        (void)sv_drop_op_settle(op, NULL, true);
+    hold_op(op, -1);
     forget_failed(op, *request);
     return code;
 }
@@ -266,17 +286,21 @@ SV_DROP_EXPORT int MPI_Request_get_status(MPI_Request request, int *flag, MPI_St
     MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
     sv_drop_op_t *op = sv_drop_op_find(request);
     unsigned turns = 0;
+    int code = MPI_SUCCESS;
+    hold_op(op, 1); /* partner: below */
     sv_drop_turn_for(&turns, &op, 1);
-    if (sv_drop_given_has(op)) {
+    if (sv_drop_given_has(op))
         *flag = sv_drop_given_ended(op, false);
-        if (*flag)
-            (void)sv_drop_given_set_status(op, used, false);
-        sv_drop_op_release(op);
-        return MPI_SUCCESS;
-    }
-    int code = PMPI_Request_get_status(request, flag, used);
-    if (op && code == MPI_SUCCESS && *flag && op->keeps)
-        (void)sv_drop_op_settle(op, used, false); /* an error is for the call that ends the request */
+    else if (op)
+        code = sv_drop_given_ask(op, request, op->persistent, flag, used);
+    else
+        code = PMPI_Request_get_status(request, flag, used);
+    /* An error of the route's is for the call that ends the request. */
+    if (code == MPI_SUCCESS && *flag && sv_drop_given_has(op))
+        (void)sv_drop_given_set_status(op, used, false);
+    else if (op && code == MPI_SUCCESS && *flag && op->keeps)
+        (void)sv_drop_op_settle(op, used, false);
+    hold_op(op, -1);
     sv_drop_op_release(op);
     return code;
 }
@@ -357,14 +381,16 @@ static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *
         }
     do {
         int given = 0, ended = -1, done = 1;
+        MPI_Status asked;
         sv_drop_turn_for(&turns, set.op, set.n);
         *many.found = 0;
         /* A wait for all looks at ours in order, up to one that is not through. So it looks at each of many a few
            times, not at all of them for each that ends. MPI is asked about the others in the end. */
-        for (; blocks && !many.some && come < set.n; come++)
-            if (set.op[come] && requests[come] != MPI_REQUEST_NULL &&
-                PMPI_Request_get_status(requests[come], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
+        for (; blocks && !many.some && come < set.n; come++) {
+            sv_drop_op_t *op = requests[come] != MPI_REQUEST_NULL ? set.op[come] : NULL;
+            if (op && sv_drop_given_ask(op, requests[come], op->persistent, &done, &asked) == MPI_SUCCESS && !done)
                 break;
+        }
         if (blocks && !many.some && come < set.n)
             continue;
         if (many.some)

@@ -74,6 +74,9 @@ void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_
 /* Watches a receive, if an announcement could come. */
 void sv_drop_fast_monitor(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm,
                           bool device);
+/* What MPI is given for a receive that is watched: bytes for elements, so that an announcement ends within none. MPICH
+   5.0 ends the program otherwise. Types that are not predefined remain as they are. */
+void sv_drop_fast_as_bytes(sv_drop_fast_t *state, int *count, MPI_Datatype *type);
 /* After the receive: whether it was an announcement. Its bytes are then under way, or cannot be had (state->error). */
 bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
 /* Between these two, under the lock, kernels of messages by the route are kept, and then launched together. end is

@@ -221,6 +221,7 @@ void *sv_drop_next_fortran(const char *name)
 static void run_init(const char *name, MPI_Fint *ierror)
 {
     MPI_Fint code = 0;
+    sv_drop_refuse_other_mpi();
     ((init_t)sv_drop_next_fortran(name))(&code);
     if (code == MPI_SUCCESS)
         sv_drop_begin();
@@ -229,6 +230,7 @@ static void run_init(const char *name, MPI_Fint *ierror)
 
 static void run_init_thread(const char *name, MPI_Fint *required, MPI_Fint *provided, MPI_Fint *ierror)
 {
+    sv_drop_refuse_other_mpi();
     MPI_Fint code = 0, wanted = sv_drop_settings()->progress_thread ? MPI_THREAD_MULTIPLE : *required;
     ((init_thread_t)sv_drop_next_fortran(name))(&wanted, provided, &code);
     if (code == MPI_SUCCESS)

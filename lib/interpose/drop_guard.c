@@ -18,9 +18,8 @@
  * MPI_Mprobe how long its message is, which costs nothing that can be measured, and takes the guarded type only for one
  * that is too long.
  *
- * And persistent receives, where MPI ends what it is only asked about. MPI_Request_get_status ends nothing by the
- * standard, and the drop-in asks so. MPICH 5.0 ends a persistent request that is complete, and who waits for it then
- * gets the empty status: nothing would land, and nobody be told. So the first such receive ends the program there.
+ * Nor does MPICH 5.0 bear a message that ends within an element of its receive, as an announcement may: it ends the
+ * program. So receives that are watched are given to MPI as bytes.
  *
  * Any thread. The types that are kept live until MPI_Finalize, and others as long as their call.
  */
@@ -33,59 +32,41 @@
 enum { KEPT = 256 };
 
 static struct {
-    pthread_once_t once, asked_once;
-    bool overruns, ends_asked;
+    pthread_once_t once;
+    bool overruns;
     pthread_mutex_t lock;
     /* bytes 0: there is none yet. An entry never changes. */
     struct {
         _Atomic int64_t bytes;
         MPI_Datatype type;
     } kept[KEPT];
-} guard = {.once = PTHREAD_ONCE_INIT, .asked_once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+} guard = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Receives one byte of a message to oneself, in memory that has room for all of it. */
+static void take_no_notice(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm, (void)code;
+}
+
+/* Receives one byte of a message to oneself, in memory that has room for all of it. The error is ignored by a handler,
+   because Intel's MPI 2021.19 ends the job in spite of MPI_ERRORS_RETURN if it is called by the ABI of MPI 5. */
 static void ask_mpi(void)
 {
+    MPI_Errhandler handler;
     enum { SENT = 4096 };
     MPI_Comm self = sv_drop_make_self();
     char *from = malloc(SENT), *to = calloc(SENT, 1);
     if (!from || !to)
         sv_drop_fatal("no memory", "to ask how MPI ends receives");
+    if (PMPI_Comm_create_errhandler(take_no_notice, &handler) == MPI_SUCCESS) {
+        PMPI_Comm_set_errhandler(self, handler);
+        PMPI_Errhandler_free(&handler); /* it lasts as long as the communicator */
+    }
     memset(from, 1, SENT);
     (void)PMPI_Sendrecv(from, SENT, MPI_BYTE, 0, 0, to, 1, MPI_BYTE, 0, 0, self, MPI_STATUS_IGNORE);
     guard.overruns = memchr(to + 1, 1, SENT - 1) != NULL;
     free(from);
     free(to);
     PMPI_Comm_free(&self);
-}
-
-/* Completes a persistent receive from oneself after asking about it. */
-static void ask_about_persistent(void)
-{
-    enum { TAG = 1 };
-    MPI_Comm self = sv_drop_make_self();
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Status status = {0};
-    char sent = 1, got = 0;
-    int done = 0;
-    if (PMPI_Recv_init(&got, 1, MPI_BYTE, 0, TAG, self, &request) != MPI_SUCCESS ||
-        PMPI_Start(&request) != MPI_SUCCESS || PMPI_Send(&sent, 1, MPI_BYTE, 0, TAG, self) != MPI_SUCCESS)
-        sv_drop_fatal("MPI_Recv_init", "a receive from the own rank has failed");
-    while (!done && PMPI_Request_get_status(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS)
-        continue;
-    guard.ends_asked = PMPI_Wait(&request, &status) != MPI_SUCCESS || status.MPI_TAG != TAG;
-    if (request != MPI_REQUEST_NULL)
-        PMPI_Request_free(&request);
-    PMPI_Comm_free(&self);
-}
-
-void sv_drop_guard_persistent(const char *name)
-{
-    pthread_once(&guard.asked_once, ask_about_persistent);
-    if (guard.ends_asked)
-        sv_drop_fatal(name, "this MPI's MPI_Request_get_status ends a persistent receive that is only asked about "
-                            "(that of MPICH 5.0 does), so that what came would be lost; use another MPI, or no "
-                            "drop-in");
 }
 
 bool sv_drop_overruns(void)
@@ -169,6 +150,23 @@ int sv_drop_recv_guarded(const sv_drop_buffer_t *buffer, int source, int tag, MP
     if (PMPI_Get_elements_x(status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes <= sv_drop_room(buffer))
         return PMPI_Mrecv(sv_drop_address(buffer), buffer->count, buffer->type, &message, status);
     return PMPI_Mrecv(sv_drop_address(buffer), 1, buffer->guard, &message, status);
+}
+
+void sv_drop_fast_as_bytes(sv_drop_fast_t *state, int *count, MPI_Datatype *type)
+{
+    sv_drop_type_t info;
+    if (!state->monitored || *count <= 0 || !sv_drop_type(*type, &info) || !info.dense || info.bytes == 1)
+        return;
+    const MPI_Count bytes = info.bytes * *count;
+    *type = MPI_PACKED;
+    *count = (int)bytes;
+    if (bytes <= INT_MAX)
+        return;
+    if (sv_drop_type_many(bytes, MPI_PACKED, &state->stream) != MPI_SUCCESS)
+        sv_drop_fatal("no type for a message of 2 GiB or more", "a receive");
+    state->owns_stream = true;
+    *type = state->stream;
+    *count = 1;
 }
 
 void sv_drop_guards_end(void)

@@ -175,8 +175,8 @@ void sv_drop_end(void)
         end_program();
 }
 
-/* Called before anything else: handles of another MPI than this one's header would crash in the first call. */
-static void refuse_other_mpi(void)
+/* Handles of another MPI than this one's header would crash in the first call. */
+void sv_drop_refuse_other_mpi(void)
 {
     if (selvage_mpi_check() == SELVAGE_SUCCESS)
         return;
@@ -187,7 +187,7 @@ static void refuse_other_mpi(void)
 SV_DROP_EXPORT int MPI_Init(int *argc, char ***argv)
 {
     int provided;
-    refuse_other_mpi();
+    sv_drop_refuse_other_mpi();
     int code = sv_drop_settings()->progress_thread ? PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided)
                                                    : PMPI_Init(argc, argv);
     if (code == MPI_SUCCESS)
@@ -197,7 +197,7 @@ SV_DROP_EXPORT int MPI_Init(int *argc, char ***argv)
 
 SV_DROP_EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
-    refuse_other_mpi();
+    sv_drop_refuse_other_mpi();
     int code = PMPI_Init_thread(argc, argv, sv_drop_settings()->progress_thread ? MPI_THREAD_MULTIPLE : required,
                                 provided);
     if (code == MPI_SUCCESS)

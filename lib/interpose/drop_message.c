@@ -275,13 +275,17 @@ static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const plac
     sv_drop_buffer_t *buffer =
         sv_drop_recv_buffer(call, fast, given->buf, given->count, given->type, comm, source,
                             sv_drop_is_host_typed(given->buf, given->count, given->type));
-    if (!buffer)
-        return (place_t){given->buf, given->count, given->type, NULL, false, fast->monitored};
-    if (!defers || !sv_drop_order_begin(call))
-        sv_drop_stage(call);
-    if (buffer->guarded)
-        return (place_t){sv_drop_address(buffer), 1, buffer->guard, buffer, true, fast->monitored};
-    return (place_t){sv_drop_address(buffer), buffer->count, buffer->type, NULL, true, fast->monitored};
+    place_t at = {given->buf, given->count, given->type, NULL, buffer != NULL, fast->monitored};
+    if (buffer) {
+        if (!defers || !sv_drop_order_begin(call))
+            sv_drop_stage(call);
+        at.buf = sv_drop_address(buffer);
+        at.count = buffer->guarded ? 1 : buffer->count;
+        at.type = buffer->guarded ? buffer->guard : buffer->type;
+        at.guarded = buffer->guarded ? buffer : NULL;
+    }
+    sv_drop_fast_as_bytes(fast, &at.count, &at.type);
+    return at;
 }
 
 /* Begins to receive. False: a probe has taken what this receive is to get, and it is *message_out. With threads both
@@ -393,8 +397,6 @@ static int receive_nonblocking(const char *name, irecv_t irecv, bool keeps, plac
         return irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, request);
     at = place_recv(&call, &fast, &at, from.comm, from.peer, !keeps);
     const bool remembers = keeps && sv_drop_fast_wanted; /* see drop_probe.c */
-    if (keeps && (at.stages || at.watches || remembers))
-        sv_drop_guard_persistent(name);
     if (remembers && !fast.monitored)
         sv_drop_fast_remember(&fast, given.buf, given.count, given.type, from.comm);
     if (keeps)

@@ -239,6 +239,66 @@ void sv_drop_given_begin(sv_drop_op_t *op, int code)
     }
 }
 
+/* MPI_Request_get_status ends nothing by the standard. That of MPICH 5.0, and of others that are made of it, ends a
+   persistent request that is complete: the call that completes it then has the empty status, and MPI_Waitany passes it
+   by. There the drop-in ends such a request itself, by MPI_Test, and keeps its status and its error for the program.
+   (MPIs of that kind keep a persistent request that has failed, unlike Open MPI.) */
+static struct {
+    pthread_once_t once;
+    bool ends;
+} asking = {.once = PTHREAD_ONCE_INIT};
+
+/* Completes a persistent receive from this rank after asking about it. */
+static void ask_mpi_twice(void)
+{
+    enum { TAG = 1 };
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Status status = {0};
+    MPI_Comm self = sv_drop_make_self();
+    char sent = 1, got = 0;
+    int done = 0;
+    if (PMPI_Recv_init(&got, 1, MPI_BYTE, 0, TAG, self, &request) != MPI_SUCCESS ||
+        PMPI_Start(&request) != MPI_SUCCESS || PMPI_Send(&sent, 1, MPI_BYTE, 0, TAG, self) != MPI_SUCCESS)
+        sv_drop_fatal("MPI_Start", "of a receive from this rank has failed");
+    while (!done && PMPI_Request_get_status(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS)
+        continue;
+    asking.ends = PMPI_Wait(&request, &status) != MPI_SUCCESS || status.MPI_TAG != TAG;
+    if (request != MPI_REQUEST_NULL)
+        PMPI_Request_free(&request);
+    PMPI_Comm_free(&self);
+}
+
+void sv_drop_given_keep(void)
+{
+    pthread_once(&asking.once, ask_mpi_twice);
+    if (asking.ends) /* completion calls look at the requests before MPI does */
+        atomic_store_explicit(&sv_drop_given_ever, true, memory_order_relaxed);
+}
+
+int sv_drop_given_ask(sv_drop_op_t *op, MPI_Request request, int mine, int *done, MPI_Status *status)
+{
+    if (!op->persistent || !asking.ends)
+        return PMPI_Request_get_status(request, done, status);
+    int code = MPI_SUCCESS;
+    sv_drop_lock();
+    if (op->asked) {
+        *done = 1;
+        *status = op->status;
+        code = op->asked_error;
+    } else if (op->held != mine) /* MPI may be at it, and ends it for that call */
+        *done = 0;
+    else if (!op->active)
+        code = PMPI_Request_get_status(request, done, status);
+    else if ((code = PMPI_Test(&request, done, status)) != MPI_SUCCESS || *done) {
+        *done = 1;
+        op->asked_error = code;
+        op->status = *status;
+        op->given = op->asked = true;
+    }
+    sv_drop_unlock();
+    return code;
+}
+
 bool sv_drop_given_start(sv_drop_op_t *op)
 {
     MPI_Message message = MPI_MESSAGE_NULL;
@@ -266,11 +326,15 @@ bool sv_drop_given_ended(sv_drop_op_t *op, bool blocks)
 
 int sv_drop_given_set_status(sv_drop_op_t *op, MPI_Status *status, bool ends)
 {
-    const int error = op->error;
+    int error = op->error;
     *status = op->status;
+    if (op->asked) /* lands here; MPI has told the error handler of an error of its own */
+        error = sv_drop_op_settle(op, op->asked_error == MPI_SUCCESS ? status : NULL, ends);
+    if (op->asked && op->asked_error != MPI_SUCCESS)
+        error = op->asked_error;
     status->MPI_ERROR = error;
     if (ends) {
-        op->given = false;
+        op->given = op->asked = false;
         op->error = MPI_SUCCESS;
     }
     return error;

@@ -18,12 +18,18 @@ bool sv_drop_taken_match(int source, int tag, MPI_Comm comm, MPI_Message *messag
 bool sv_drop_taken_claim(MPI_Message message, sv_drop_fast_t *state);
 void sv_drop_taken_end(void);
 
+/* MPI_Request_get_status of a request of ours that is MPI's own. Where MPI would end it by that, it is ended here, and
+   sv_drop_given_has() it then. mine: how many of the calls that hold it are the caller's; it is not asked about while
+   others do. */
+int sv_drop_given_ask(sv_drop_op_t *op, MPI_Request request, int mine, int *done, MPI_Status *status);
+/* There is a persistent request: finds out what asking about it does. Not with the lock. */
+void sv_drop_given_keep(void);
 /* What stands in the place of a persistent request has begun, with this code. */
 void sv_drop_given_begin(sv_drop_op_t *op, int code);
 /* MPI_Start of one of ours: true if it gets what a probe has taken, and MPI's own request stays inactive. */
 bool sv_drop_given_start(sv_drop_op_t *op);
-extern _Atomic bool sv_drop_given_ever; /* whether one ever did */
-/* Whether one is in flight, or has ended and the program has not been told. */
+extern _Atomic bool sv_drop_given_ever; /* whether one ever did, or asking may make it so */
+/* Whether one is in flight, or has ended and the program has not been told, or it was ended by being asked about. */
 static inline bool sv_drop_given_has(const sv_drop_op_t *op)
 {
     return op && (op->given || op->instead != MPI_REQUEST_NULL);

@@ -17,6 +17,7 @@
 #define _GNU_SOURCE /* for recursive mutexes */
 #endif
 #include "interpose/drop_order.h"
+#include "interpose/drop_probe.h"
 #include "interpose/drop_table.h"
 
 #include <sched.h>
@@ -234,6 +235,7 @@ static sv_drop_op_t *keep_request(const sv_drop_call_t *call, const sv_drop_fast
 int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                          MPI_Request *request)
 {
+    sv_drop_given_keep();
     pthread_mutex_lock(&engine.lock);
     sv_drop_op_t *op = keep_request(call, fast, inner, message);
     op->persistent = true;
@@ -299,10 +301,11 @@ static bool inner_ended(sv_drop_op_t *op)
 /* A request that the program has freed while it was in flight. */
 static bool orphan_ended(sv_drop_op_t *op)
 {
-    int done = 0;
+    int done = op->asked;
     if (op->handle == MPI_REQUEST_NULL)
         return true;
-    if (PMPI_Test(&op->handle, &done, &op->status) != MPI_SUCCESS)
+    const int code = op->asked ? op->asked_error : PMPI_Test(&op->handle, &done, &op->status);
+    if (code != MPI_SUCCESS)
         op->error = MPI_ERR_OTHER; /* of which MPI has told the error handler */
     else if (!done)
         return false;
@@ -313,20 +316,18 @@ static bool orphan_ended(sv_drop_op_t *op)
     return true;
 }
 
-static bool op_ended(sv_drop_op_t *op)
+static bool op_ended(sv_drop_op_t *op, int mine)
 {
     int done = 0;
     bool arrived;
     if (sv_drop_order_holds(op))
         return false;
-    if (op->orphan)
-        arrived = orphan_ended(op);
-    else if (!op->keeps)
-        arrived = inner_ended(op);
+    if (op->orphan || !op->keeps)
+        arrived = op->orphan ? orphan_ended(op) : inner_ended(op);
     else {
-        /* The program's own request is looked at without ending it, so that an announcement is read before the program
-           asks. A thread may be ending it now, and then this status is empty: only an announcement counts. */
-        if (!op->announcement_read && PMPI_Request_get_status(op->handle, &done, &op->status) == MPI_SUCCESS && done)
+        /* It is looked at without ending it. If a thread ends it now, the status is empty: only announcements count. */
+        if (!op->announcement_read &&
+            sv_drop_given_ask(op, op->handle, mine, &done, &op->status) == MPI_SUCCESS && done)
             op->announcement_read = sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
         arrived = op->announcement_read;
     }
@@ -415,7 +416,7 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
         for (int i = 0, looks = LOOKS; i < n && looks > 0; i++) {
             if (!ops[i] || !ops[i]->running)
                 continue;
-            if (op_ended(ops[i]))
+            if (op_ended(ops[i], ops[i]->persistent))
                 unstage_op(ops[i], &flow, &ended);
             else
                 looks--;
@@ -425,7 +426,7 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
         const int running = atomic_load_explicit(&sv_drop_running, memory_order_relaxed);
         for (int i = running < TURN_MOST ? running : TURN_MOST, looks = LOOKS; i > 0 && looks > 0 && op; i--) {
             engine.next = op->next; /* an error handler that runs meanwhile may take that from the list */
-            if (op_ended(op))
+            if (op_ended(op, 0))
                 unstage_op(op, &flow, &ended);
             else
                 looks--;
@@ -502,7 +503,7 @@ void sv_drop_op_start(sv_drop_op_t *op)
     op->active = true;
     op->call.begin_ns = sv_drop_trace_now();
     op->call.fast = false;
-    op->announcement_read = op->reported = op->fast.arrived = op->fast.unstages = false;
+    op->announcement_read = op->reported = op->given = op->asked = op->fast.arrived = op->fast.unstages = false;
     op->error = op->fast.error = MPI_SUCCESS;
     pthread_mutex_unlock(&engine.lock);
 }

@@ -42,9 +42,12 @@ static bool place_received(side_t *side, const sv_drop_buffer_t *buffer)
 
 static bool place_receiver(sv_drop_call_t *call, sv_drop_fast_t *fast, side_t *from, MPI_Comm comm)
 {
-    return from->peer != MPI_PROC_NULL && place_received(from, sv_drop_recv_buffer(call, fast, from->buf, from->count,
-                                                                                   from->type, comm, from->peer,
-                                                                                   from->host));
+    if (from->peer == MPI_PROC_NULL)
+        return false;
+    const bool placed = place_received(
+        from, sv_drop_recv_buffer(call, fast, from->buf, from->count, from->type, comm, from->peer, from->host));
+    sv_drop_fast_as_bytes(fast, &from->count, &from->type);
+    return placed;
 }
 
 static bool place_sender(sv_drop_call_t *call, side_t *to)
@@ -217,8 +220,8 @@ static int replace_host(side_t to, side_t from, MPI_Comm comm, MPI_Status *statu
     bool unpacks = place_receiver(&call, &fast, &from, comm);
     int code = unpacks ? PMPI_Sendrecv(to.buf, to.count, to.type, to.peer, to.tag, from.buf, from.count, from.type,
                                        from.peer, from.tag, comm, used)
-                       : PMPI_Sendrecv_replace(to.buf, to.count, to.type, to.peer, to.tag, from.peer, from.tag, comm,
-                                               used);
+                       : PMPI_Sendrecv_replace(from.buf, from.count, from.type, to.peer, to.tag, from.peer, from.tag,
+                                               comm, used);
     bool arrived = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
     if (code == MPI_SUCCESS && unpacks && !arrived)
         sv_drop_unstage_call(&call, used);
@@ -324,6 +327,7 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
         sv_drop_guard(buffer);
     }
     (void)place_received(&from, from.host ? sv_drop_recv_unpacking(&call, &fast, buf, count, type) : buffer);
+    sv_drop_fast_as_bytes(&fast, &from.count, &from.type);
     int code = begin_sendrecv(&call, &fast, &to, &from, comm, request);
     sv_drop_narrow_end(&narrow); /* what is under way keeps the type */
     return code;

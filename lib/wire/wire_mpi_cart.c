@@ -16,7 +16,7 @@ selvage_status_t sv_wire_mpi_topology_check(const char *call, sv_wire_t *wire, M
                                             int kind, const char *wanted)
 {
     sv_wire_t *inner = sv_wire_fault_inner(wire);
-    int found = MPI_UNDEFINED, inter = 0, relation = MPI_UNEQUAL;
+    int found = MPI_UNDEFINED, inter = 0, relation = MPI_UNEQUAL, size = 0;
     if (strcmp(inner->ops->name, "mpi") != 0)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: comm does not talk MPI", call);
     if (comm == MPI_COMM_NULL)
@@ -31,7 +31,8 @@ selvage_status_t sv_wire_mpi_topology_check(const char *call, sv_wire_t *wire, M
     code = PMPI_Comm_compare(((const sv_wire_mpi_t *)inner)->comm[SV_WIRE_SETUP], comm, &relation);
     if (code != MPI_SUCCESS)
         return sv_wire_mpi_error(code, "%s: MPI_Comm_compare", call);
-    if (relation != MPI_IDENT && relation != MPI_CONGRUENT)
+    PMPI_Comm_size(comm, &size); /* MPICH 5.0 says of the first ranks of a communicator that they are congruent to it */
+    if (size != wire->size || (relation != MPI_IDENT && relation != MPI_CONGRUENT))
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s has %s", call, name,
                         relation == MPI_SIMILAR ? "the ranks of comm, but in another order" : "other ranks than comm");
     return SELVAGE_SUCCESS;

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The little of MPI that the package needs: handles of communicators, with mpi4py and without, and datatypes.
 
-A handle of Open MPI is an address, one of MPICH a number. Both fit into a pointer, which is how they are passed. The
-functions are those of the MPI that the library itself is linked with.
+A handle of Open MPI is an address, one of MPICH a number, and so are those of the ABI of MPI 5 that are named here. All
+fit into a pointer, which is how they are passed. The functions are those of the MPI that the library itself is linked
+with.
 """
 from __future__ import annotations
 
@@ -14,16 +15,18 @@ from typing import Any
 from ._errors import MpiError, UnsupportedError
 from ._library import build, library
 
-PROC_NULL = {"openmpi": -2, "mpich": -1}
+PROC_NULL = {"openmpi": -2, "mpich": -1, "abi": -3}
 _THREAD_MULTIPLE = 3  # as mpi4py asks for
 _kind = build().split()[1]  # "MPI openmpi 4.1.4; ..."
 
 
-def _handle(symbol: str, number: int) -> int:
+def _handle(symbol: str, number: int, abi_number: int) -> int:
     if _kind == "openmpi":
         return c.addressof(c.c_char.in_dll(library, symbol))
     if _kind == "mpich":
         return number
+    if _kind == "abi":
+        return abi_number
     raise UnsupportedError(f"this Selvage was built for an MPI whose handles Python does not know ({build()})")
 
 
@@ -34,7 +37,7 @@ def proc_null() -> int:
 
 def world() -> int:
     """The handle of MPI_COMM_WORLD in the MPI that the library is linked with."""
-    return _handle("ompi_mpi_comm_world", 0x44000000)
+    return _handle("ompi_mpi_comm_world", 0x44000000, 0x101)
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -80,7 +83,7 @@ class Strided:
 
     def __init__(self, itemsize: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self._made: list[c.c_void_p] = []
-        self._take("Type_contiguous", c.c_int(itemsize), c.c_void_p(_handle("ompi_mpi_byte", 0x4C00010D)))
+        self._take("Type_contiguous", c.c_int(itemsize), c.c_void_p(_handle("ompi_mpi_byte", 0x4C00010D, 0x247)))
         for extent, stride in zip(reversed(shape), reversed(strides)):
             self._take("Type_create_hvector", c.c_int(extent), c.c_int(1), c.c_ssize_t(stride), self._made[-1])
         call("Type_commit", c.byref(self._made[-1]))

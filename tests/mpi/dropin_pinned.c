@@ -232,6 +232,8 @@ void run_given_back(void)
     enum { SOME_BYTES = 8 << 20 };
     const char *mode = getenv("SELVAGE_DROPIN_FAST");
     const bool by_route = !mode || strcmp(mode, "off") != 0;
+    const char *device = getenv("SELVAGE_DEVICE");
+    const bool shows = !device || strcmp(device, "soft") == 0; /* what a GPU has mapped is in no list of the system's */
     uint8_t *out = device_bytes(ALL_BYTES), *in = device_bytes(ALL_BYTES);
     size_t pinned_before = bytes_pinned_now(), mapped_before = bytes_mapped_now();
     for (int pass = 0; pass < 2; pass++) {
@@ -239,7 +241,7 @@ void run_given_back(void)
             open_fast_pairs();
             mapped_before = bytes_mapped_now();
             lend_and_free();
-            CHECK(pass > 0 || bytes_mapped_now() > mapped_before);
+            CHECK(pass > 0 || !shows || bytes_mapped_now() > mapped_before);
         } else {
             pass_windows(out, in);
             CHECK(bytes_pinned_now() > pinned_before + SOME_BYTES);

@@ -4,7 +4,7 @@
 # The drop-in: messages and collectives with random memory and datatypes beside MPI on host buffers.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
-top_builddir=${top_builddir:-.}
+top_builddir=$(cd "${top_builddir:-.}" && pwd)
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 failed=0 routed=yes
@@ -97,5 +97,22 @@ unset SELVAGE_JOB SELVAGE_DROPIN_FAST_BYTES
 export MALLOC_PERTURB_=85 # what is freed too early is seen
 for program in mpifh usempi f08; do
     [ ! -x "$top_builddir/tests/mpi/dropin_$program" ] || run 2 "dropin_$program" "" "" "$dir"
+done
+unset MALLOC_PERTURB_
+# An MPI that ends persistent requests that it is only asked about.
+ending=$top_builddir/tests/fixtures/.libs/ending_status.so modes='auto on'
+case $("$MPIRUN" --version 2>/dev/null) in
+*"Open MPI"*|*OpenRTE*|*PRRTE*) preload="-x LD_PRELOAD=" ;;
+*) preload="-genv LD_PRELOAD " ;;
+esac
+case ${SANITIZER:-} in
+*thread*) modes= ;; # that wants to be loaded first
+*) . "$top_srcdir/tests/fixtures/preload.sh" ;;
+esac
+export SELVAGE_JOB=test SELVAGE_DROPIN_FAST_BYTES=96
+for mode in $modes; do
+    seen=$(RUN_MPI_FLAGS="${RUN_MPI_FLAGS:-} $preload$ending" SELVAGE_DROPIN_FAST=$mode \
+        run 2 dropin_messages 17 200 fits 2>&1) || { echo "$seen"; failed=1; }
+    grep -q 'persistent messages were ended' <<<"$seen" || { echo "$seen"; echo "FAIL: none was ended"; failed=1; }
 done
 exit "$failed"
