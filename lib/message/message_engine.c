@@ -64,9 +64,7 @@ static void init_lists(sv_message_engine_t *engine)
                          &engine->shm_peers,
                          &engine->memory.segments_left,
                          &engine->pieces.windows_free,
-                         &engine->unacked.free,
-                         &engine->unacked.peers,
-                         &engine->unacked.ack_due};
+                         &engine->unacked.free, &engine->unacked.peers, &engine->unacked.ack_due};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
     sv_transfer_cache_init(&engine->memory.mappings, &engine->comm->config);
@@ -74,7 +72,7 @@ static void init_lists(sv_message_engine_t *engine)
 
 /* How a long get is shared: a kernel costs the host one call less, but a copy engine makes better use of the link. A
    kernel reads its own memory seven times as fast as a link brings bytes, by a quarter of its blocks. */
-enum { ENGINE_BYTES = 4 << 20, REST_SHARE = 8, REST_BLOCKS = 4, LENT_MOVE_NS = 3000000 };
+enum { ENGINE_BYTES = 4 << 20, REST_SHARE = 8, REST_BLOCKS = 4, LENT_MOVE_NS = 3000000, LENT_STALL_NS = 50000000 };
 
 static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
 {
@@ -103,6 +101,7 @@ static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t 
     engine->lent_bytes = LENT_BYTES;
     engine->lent_often_bytes = LENT_OFTEN_BYTES;
     engine->lent_move_ns = LENT_MOVE_NS;
+    engine->lent_stall_ns = LENT_STALL_NS;
     engine->engine_bytes = ENGINE_BYTES;
     engine->rest_share = REST_SHARE;
     engine->rest_blocks = REST_BLOCKS;

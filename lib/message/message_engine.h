@@ -198,7 +198,8 @@ struct sv_message_engine {
     uint64_t buffer_bytes, buffered_bytes; /* device memory for buffered sends: the most there may be, and in use */
     size_t lent_bytes, lent_often_bytes; /* buffered sends of so many are lent; out of an allocation that was often
                                             sent from, of so many */
-    uint64_t lent_move_ns;   /* a receiver that has not begun by then is late */
+    uint64_t lent_move_ns;   /* a receiver that has not begun by then is late ... */
+    uint64_t lent_stall_ns;  /* ... and one that has begun, by then and 1 ns a byte */
     size_t engine_bytes;     /* from so many on a copy engine brings most of a get, if it is one of few; the kernel that
                                 verifies brings ... */
     unsigned rest_share, rest_blocks; /* ... one in so many bytes, by one in so many of its blocks */

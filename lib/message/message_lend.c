@@ -11,7 +11,7 @@
  *   LENT   not taken in time, nor any other lent       the bytes are copied, if there is memory
  *   LENT   copied, begun[k] still offered              moved_to[k], begun[k] = moved                     COMPLETE
  *   LENT   copied, begun[k] taken meanwhile            moved_to[k], moved[k] = stamp
- *   LENT   that for stall_ns, and checks are on                                                          COMPLETE
+ *   LENT   that for lent_stall_ns, and checks are on                                                     COMPLETE
  *   LENT   moved, and its carrier is asked for it                                                        COMPLETE
  *
  * The last but one is for a receiver whose host left between the copy and its verification. If that copy then does not
@@ -33,9 +33,8 @@
 #include "message/message_get.h"
 #include "message/message_put.h"
 
-/* How long a receiver that has begun to read may take before it is not waited for, and as much again as a slow link
-   takes, 1 ns a byte. And when memory for a move is looked for again. */
-static const uint64_t stall_ns = 50000000, retry_ns = 500000000;
+/* When memory for a move is looked for again. */
+static const uint64_t retry_ns = 500000000;
 /* A receiver that takes other lent messages meanwhile is there, but may take this long at most. */
 static const uint64_t busy_ns = 100000000;
 
@@ -153,7 +152,9 @@ selvage_status_t sv_lend_poll(selvage_request_t *send, bool *moved)
     }
     /* 3. Its receiver is late. One that wants it by another way is answered first. */
     const bool offers = carrier->state == SV_REQUEST_RTS_SENT;
-    const uint64_t now_ns = send->engine->now_ns, stalled_ns = get->lent_ns + stall_ns + send->bytes;
+    /* A receiver that has begun to read is waited for as long as that, and as a slow link takes, 1 ns a byte. */
+    const uint64_t stalled_ns = get->lent_ns + send->engine->lent_stall_ns + send->bytes;
+    const uint64_t now_ns = send->engine->now_ns;
     if (!offers && !get->is_moved)
         return SELVAGE_IN_PROGRESS;
     if (!get->is_moving) {

@@ -154,7 +154,8 @@ static void get_with_rest(local_rank_t *self)
     message_end_t end;
     message_ends_meet(self, 100);
     engine_of_rest(self)->lent_bytes = engine_of_rest(self)->lent_often_bytes;
-    engine_of_rest(self)->lent_move_ns = (uint64_t)3600 * 1000000000; /* what is moved is read elsewhere */
+    /* What is moved is read elsewhere, also by the sender while its memory is changed here. */
+    engine_of_rest(self)->lent_move_ns = engine_of_rest(self)->lent_stall_ns = (uint64_t)3600 * 1000000000;
     shape.on_device = self->rank == 0 || !given->on_host;
     message_end_open(&end, self, &shape);
     if (self->rank == 0) {
