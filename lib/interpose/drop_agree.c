@@ -11,36 +11,77 @@
 #include "interpose/drop_agree.h"
 #include "interpose/drop_route.h"
 
-/* What is known of a communicator. agreed: the other ranks have agreed on its next call. */
-typedef struct kind {
-    sv_drop_reach_t reach;
-    bool agreed;
-} kind_t;
+#include <stdlib.h>
 
-static kind_t kinds[2][3] = {{{SV_DROP_REACH_NONE, false}, {SV_DROP_REACH_SOME, false}, {SV_DROP_REACH_ALL, false}},
-                             {{SV_DROP_REACH_NONE, true}, {SV_DROP_REACH_SOME, true}, {SV_DROP_REACH_ALL, true}}};
+/* The ranks of an opening, which are ranks of MPI_COMM_WORLD. */
+typedef struct opening {
+    int size;
+    int *ranks;
+} opening_t;
 
 static struct {
     bool open;
     MPI_Comm self;      /* to ask MPI what it refuses */
-    int key;            /* of a communicator's kind */
+    int key;            /* of what is known of a communicator: a kind */
     _Atomic int agreed; /* communicators with that mark */
+    opening_t with[SV_DROP_OPENINGS];
+    int openings;
 } agree = {.key = MPI_KEYVAL_INVALID, .self = MPI_COMM_NULL};
+
+/* What is known of a communicator, which is the value of an attribute. agreed: the other ranks have agreed on its next
+   call. openings: how many there were when no opening was found for it. */
+typedef struct kind {
+    sv_drop_reach_t reach;
+    bool agreed;
+    int openings;
+} kind_t;
+
+static void *value_of_kind(kind_t kind)
+{
+    return (void *)(uintptr_t)(1 + (unsigned)kind.agreed * 2 + (unsigned)kind.reach.all * 4 +
+                               (unsigned)(kind.reach.opening + 1) * 8 + (unsigned)kind.openings * 256);
+}
+
+static kind_t kind_of_value(const void *value)
+{
+    const unsigned bits = (unsigned)(uintptr_t)value;
+    return (kind_t){{(int)(bits / 8 % 32) - 1, bits / 4 % 2}, bits / 2 % 2, (int)(bits / 256)};
+}
 
 /* The communicator on which this thread's call has come to no agreement, so that MPI makes it. */
 static _Thread_local MPI_Comm staged_on;
 
 bool sv_drop_agree_open(void)
 {
-    agree.self = sv_drop_make_self();
-    agree.open = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &agree.key, NULL) ==
-                 MPI_SUCCESS;
-    return agree.open;
+    if (agree.self == MPI_COMM_NULL)
+        agree.self = sv_drop_make_self();
+    return agree.key != MPI_KEYVAL_INVALID ||
+           PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &agree.key, NULL) == MPI_SUCCESS;
+}
+
+void sv_drop_agree_add(MPI_Comm comm)
+{
+    opening_t *opening = &agree.with[agree.openings++];
+    opening->size = sv_drop_size(comm);
+    opening->ranks = malloc((size_t)opening->size * sizeof *opening->ranks);
+    if (!opening->ranks)
+        sv_drop_fatal("no memory", "for the ranks of a communicator");
+    for (int i = 0; i < opening->size; i++)
+        opening->ranks[i] = sv_drop_world_rank(comm, i);
+    agree.open = true;
+}
+
+int sv_drop_agree_openings(void)
+{
+    return agree.openings;
 }
 
 void sv_drop_agree_close(void)
 {
     agree.open = false;
+    for (int i = 0; i < agree.openings; i++)
+        free(agree.with[i].ranks);
+    agree.openings = 0;
     if (agree.key != MPI_KEYVAL_INVALID)
         PMPI_Comm_free_keyval(&agree.key);
     if (agree.self != MPI_COMM_NULL)
@@ -55,34 +96,51 @@ bool sv_drop_agree_begin(void)
 
 /* --- communicators ------------------------------------------------------------------------------------------------ */
 
-static sv_drop_reach_t find_comm_reach(MPI_Comm comm)
+/* Whether the ranks of a communicator are in an opening; *all_out: they are all of those, in their order. */
+static bool is_in_opening(MPI_Comm comm, const opening_t *opening, bool *all_out)
 {
-    int result = MPI_UNEQUAL;
-    bool within_job = sv_drop_is_inside(comm);
-    /* MPICH 5.0 says of the first ranks of a communicator that they are congruent to it. */
-    if (within_job && sv_drop_size(comm) == sv_drop_size(MPI_COMM_WORLD) &&
-        PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result == MPI_CONGRUENT)
-        return SV_DROP_REACH_ALL;
-    for (int i = 0, n = sv_drop_size(comm); i < n && within_job; i++)
-        within_job = sv_drop_world_rank(comm, i) != MPI_UNDEFINED;
-    return within_job ? SV_DROP_REACH_SOME : SV_DROP_REACH_NONE;
+    const int size = sv_drop_size(comm);
+    *all_out = size == opening->size;
+    for (int i = 0; i < size; i++) {
+        const int rank = sv_drop_world_rank(comm, i);
+        int at = i;
+        if (i >= opening->size || opening->ranks[i] != rank) {
+            *all_out = false;
+            for (at = 0; at < opening->size && opening->ranks[at] != rank;)
+                at++;
+        }
+        if (rank == MPI_UNDEFINED || at == opening->size)
+            return false;
+    }
+    return true;
 }
 
-/* To find it out takes time, so that it becomes an attribute. */
+/* The first opening that has them all. All of them were in each such opening, and count the same ones in the same
+   order; so they find the same one. */
+static sv_drop_reach_t find_comm_reach(MPI_Comm comm)
+{
+    sv_drop_reach_t reach = {-1, false};
+    for (int i = 0; i < agree.openings && reach.opening < 0 && sv_drop_is_inside(comm); i++)
+        if (is_in_opening(comm, &agree.with[i], &reach.all))
+            reach.opening = i;
+    reach.all = reach.all && reach.opening >= 0;
+    return reach;
+}
+
+/* To find it out takes time, so that it becomes an attribute. What has no opening may have the next one. */
 sv_drop_reach_t sv_drop_reach_of(MPI_Comm comm)
 {
-    kind_t *found = NULL;
+    void *value = NULL;
     int has = 0;
-    if (comm == MPI_COMM_NULL || !sv_drop_fast_is_in_order(comm))
-        return SV_DROP_REACH_NONE;
-    if (comm == MPI_COMM_WORLD)
-        return SV_DROP_REACH_ALL;
-    PMPI_Comm_get_attr(comm, agree.key, &found, &has);
-    if (!has) {
-        found = &kinds[false][find_comm_reach(comm)];
-        PMPI_Comm_set_attr(comm, agree.key, found);
+    if (comm == MPI_COMM_NULL || !agree.open || !sv_drop_fast_is_in_order(comm))
+        return (sv_drop_reach_t){-1, false};
+    PMPI_Comm_get_attr(comm, agree.key, &value, &has);
+    kind_t kind = kind_of_value(value);
+    if (!has || (kind.reach.opening < 0 && kind.openings < agree.openings)) {
+        kind = (kind_t){find_comm_reach(comm), false, agree.openings};
+        PMPI_Comm_set_attr(comm, agree.key, value_of_kind(kind));
     }
-    return found->reach;
+    return kind.reach;
 }
 
 bool sv_drop_has_rank(MPI_Comm comm, int rank)
@@ -120,14 +178,14 @@ bool sv_drop_mpi_refuses(MPI_Datatype type, MPI_Op op)
 /* Whether the others have agreed on this rank's call already, to leave it to MPI. This is that call. */
 static bool take_mark(MPI_Comm comm)
 {
-    kind_t *found = NULL;
+    void *value = NULL;
     int has = 0;
     if (atomic_load_explicit(&agree.agreed, memory_order_relaxed) > 0)
-        PMPI_Comm_get_attr(comm, agree.key, &found, &has);
-    if (!has || !found->agreed)
+        PMPI_Comm_get_attr(comm, agree.key, &value, &has);
+    if (!has || !kind_of_value(value).agreed)
         return false;
     atomic_fetch_sub_explicit(&agree.agreed, 1, memory_order_relaxed);
-    PMPI_Comm_set_attr(comm, agree.key, &kinds[false][found->reach]);
+    PMPI_Comm_set_attr(comm, agree.key, value_of_kind((kind_t){kind_of_value(value).reach, false, 0}));
     return true;
 }
 
@@ -167,5 +225,5 @@ void sv_drop_fast_refuse(MPI_Comm comm, int code)
         return;
     staged_on = MPI_COMM_NULL;
     atomic_fetch_add_explicit(&agree.agreed, 1, memory_order_relaxed);
-    PMPI_Comm_set_attr(comm, agree.key, &kinds[true][sv_drop_reach_of(comm)]);
+    PMPI_Comm_set_attr(comm, agree.key, value_of_kind((kind_t){sv_drop_reach_of(comm), true, 0}));
 }

@@ -8,17 +8,32 @@
 
 #include "interpose/drop.h"
 
-/* Which of the job's ranks a communicator has: NONE if it has others, or if calls on it have no order. */
-typedef enum sv_drop_reach { SV_DROP_REACH_NONE, SV_DROP_REACH_SOME, SV_DROP_REACH_ALL } sv_drop_reach_t;
+/* Ranks open the route of collective calls together: all of the job, or those of a communicator. That is an opening,
+   and they count theirs from 0. */
+enum { SV_DROP_OPENINGS = 4 };
 
-/* With the route of collective calls, which all ranks open at once. The first returns whether this rank could. */
+/* Whose ranks a communicator has: those of an opening, all of them in their order, or some. opening is -1 if it has
+   others, or if calls on it have no order. */
+typedef struct sv_drop_reach {
+    int opening;
+    bool all;
+} sv_drop_reach_t;
+
+/* Before the ranks of comm open the route: whether this rank can ask the others. After they have: counts that. */
 bool sv_drop_agree_open(void);
+void sv_drop_agree_add(MPI_Comm comm);
 void sv_drop_agree_close(void);
+/* How many openings there are; alike on ranks that are in the same. */
+int sv_drop_agree_openings(void);
 /* At the beginning of each call that may take the route: whether it is open. */
 bool sv_drop_agree_begin(void);
 
-/* The answer is alike on all ranks. */
+/* The answers are alike on all ranks: and whether calls on it can take the route at all. */
 sv_drop_reach_t sv_drop_reach_of(MPI_Comm comm);
+static inline bool sv_drop_reaches(MPI_Comm comm)
+{
+    return sv_drop_reach_of(comm).opening >= 0;
+}
 /* Whether MPI refuses a type or operation (MPI_OP_NULL: there is none). A rank does not come to an agreement then. */
 bool sv_drop_mpi_refuses(MPI_Datatype type, MPI_Op op);
 bool sv_drop_has_rank(MPI_Comm comm, int rank);

@@ -23,16 +23,18 @@
  *
  * With AUTO the route opens pair by pair (drop_wireup.c). With ON, or a progress thread, all ranks open it at once,
  * after a collective call on all of them, once each has shown device memory. Then it is decided, too, whether
- * collective calls go by Selvage's. The 1st, 2nd, 4th, ... such call asks. Only a call counts from which no rank
- * returns before all have entered it: MPI_Barrier, and MPI_Allreduce and its kin if they move any bytes.
+ * collective calls go by Selvage's. The 1st, 2nd, 4th, ... such call asks. With AUTO the ranks of a communicator can
+ * open that for themselves, where others of the job have no device memory: ranks that write files, say. The 4th, 8th,
+ * ... call on one asks. Only a call counts from which no rank returns before all have entered it: MPI_Barrier, and
+ * MPI_Allreduce and its kin if they move any bytes.
  *
  * Any thread. The lock of drop_request.c is held in all of this but what begins a collective call. The route owns its
  * communicators from MPI_Init to MPI_Finalize.
  */
-#include "interpose/drop_fastcoll.h"
+#include "interpose/drop_agree.h"
+#include "interpose/drop_collcomm.h"
 #include "interpose/drop_route.h"
 
-#include <selvage/collective.h>
 #include <selvage/comm.h>
 #include <selvage/message.h>
 #include <stdlib.h>
@@ -140,9 +142,9 @@ void sv_drop_fast_see(void)
     atomic_store_explicit(&sv_drop_route.seen, true, memory_order_relaxed);
 }
 
-bool sv_drop_fast_has_asked(void)
+bool sv_drop_fast_is_settled(void)
 {
-    return sv_drop_route.asked;
+    return sv_drop_route.settled;
 }
 
 bool sv_drop_fast_is_open(void)
@@ -200,13 +202,13 @@ static bool warm_up_pair(int to, int from)
 }
 
 /* As sv_drop_fast_all(), but driven: another rank may have to ask this one again for what it has sent. */
-static bool all_have_warmed_up(bool mine)
+static bool all_have_warmed_up(MPI_Comm comm, bool mine)
 {
     MPI_Request request = MPI_REQUEST_NULL;
     int own = mine, all = 0;
     /* Partner: the acquire in sv_drop_fast_answer(). */
     atomic_store_explicit(&sv_drop_route.answers, true, memory_order_release);
-    int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own, &request);
+    int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, comm, &request);
     code = sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
     /* A message through a slot is not kept by its sender. */
     atomic_store_explicit(&sv_drop_route.answers, sv_drop_route.drives && all, memory_order_release);
@@ -232,29 +234,10 @@ static bool make_world(bool *refused_out)
         for (int i = 0; i < ROUNDS * n && good; i++)
             if (i % n != 0)
                 good = warm_up_pair(rank[(me + i % n) % n], rank[(me + n - i % n) % n]);
-        *refused_out = !all_have_warmed_up(good);
+        *refused_out = !all_have_warmed_up(sv_drop_route.own, good);
     }
     free(rank);
     return made;
-}
-
-/* Whether a communicator has all ranks of the job. The number does not say so, as spawned ranks may be among them. The
-   answer takes time and becomes an attribute of the communicator. */
-static bool is_everybody(MPI_Comm comm)
-{
-    static char yes, no;
-    void *found = NULL;
-    int has = 0, result = MPI_UNEQUAL;
-    if (comm == MPI_COMM_WORLD)
-        return true;
-    if (!sv_drop_is_inside(comm) || sv_drop_size(comm) != sv_drop_size(MPI_COMM_WORLD))
-        return false;
-    PMPI_Comm_get_attr(comm, sv_drop_route.key, &found, &has);
-    if (!has) {
-        found = PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result != MPI_UNEQUAL ? &yes : &no;
-        PMPI_Comm_set_attr(comm, sv_drop_route.key, found);
-    }
-    return found == &yes;
 }
 
 bool sv_drop_fast_is_in_order(MPI_Comm comm)
@@ -309,23 +292,14 @@ bool sv_drop_fast_enter(MPI_Comm comm)
 }
 
 /*
- * With AUTO messages have a communicator that knows nothing of the GPUs of other ranks. All ranks are here with a
- * device. So those of a node are wired up at once, and nobody has to wait for the other one's next message.
+ * With AUTO messages have a communicator that knows nothing of the GPUs of other ranks. All ranks of comm are here with
+ * a device. So those of a node are wired up at once, and nobody has to wait for the other one's next message.
  */
-static void open_collectives(void)
+static bool open_collectives(MPI_Comm comm, MPI_Comm agreeing)
 {
-    if (sv_drop_fast_all(sv_drop_wireup_open()))
-        (void)all_have_warmed_up(sv_drop_wireup_all());
-    selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device(),
-                                    .timeout_s = sv_drop_settings()->timeout_ns ? 0 : -1};
-    const bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &sv_drop_route.coll_world) == SELVAGE_SUCCESS;
-    if (!sv_drop_fast_all(made)) {
-        sv_drop_warn("collectives of the fast route cannot be had on every rank: they are staged");
-        return;
-    }
-    if (sv_drop_fast_all(selvage_coll_supported(sv_drop_route.coll_world)) &&
-        !sv_drop_fast_all(sv_drop_fastcoll_open(sv_drop_route.coll_world)))
-        sv_drop_fastcoll_close();
+    if (sv_drop_fast_agree(agreeing, sv_drop_wireup_open()))
+        (void)all_have_warmed_up(agreeing, sv_drop_wireup_with(comm));
+    return sv_drop_collcomm_open(comm, agreeing, NULL);
 }
 
 static void open_at_once(void)
@@ -333,10 +307,8 @@ static void open_at_once(void)
     bool refused;
     const bool made = make_world(&refused);
     atomic_store_explicit(&sv_drop_route.refused, refused, memory_order_relaxed);
-    if (!refused && sv_drop_fast_all(selvage_coll_supported(sv_drop_route.world)) &&
-        !sv_drop_fast_all(sv_drop_fastcoll_open(sv_drop_route.world)))
-        sv_drop_fastcoll_close();
     if (!refused) {
+        (void)sv_drop_collcomm_open(MPI_COMM_WORLD, sv_drop_route.own, sv_drop_route.world);
         sv_drop_report_packets_from(sv_drop_route.world); /* warm-up messages are not the program's */
         atomic_store_explicit(&sv_drop_route.open, true, memory_order_relaxed);
     }
@@ -348,28 +320,86 @@ static void open_at_once(void)
     }
 }
 
+/* Whether a communicator has all ranks of the job. The number does not say so, as spawned ranks may be among them. */
+static bool is_everybody(MPI_Comm comm)
+{
+    int result = MPI_UNEQUAL;
+    return comm == MPI_COMM_WORLD ||
+           (sv_drop_is_inside(comm) && sv_drop_size(comm) == sv_drop_size(MPI_COMM_WORLD) &&
+            PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result != MPI_UNEQUAL);
+}
+
+/* Whether its ranks are some of the job's, and more than one. */
+static bool is_part(MPI_Comm comm)
+{
+    const int size = sv_drop_is_inside(comm) ? sv_drop_size(comm) : 0;
+    for (int i = 0; i < size; i++)
+        if (sv_drop_world_rank(comm, i) == MPI_UNDEFINED)
+            return false;
+    return size > 1;
+}
+
+/* Counts such a call: of all ranks, on whichever communicator; or of some, on this one. Returns the number; 0: of no
+   use. What a communicator is takes time to find, and is an attribute with its number. All its ranks count alike. */
+static unsigned count_call(MPI_Comm comm, bool *everybody_out)
+{
+    enum { EVERYBODY = 1, OTHERS, PART, MOST = 1 << 20 };
+    void *value = NULL;
+    int has = 0;
+    if (comm != MPI_COMM_WORLD)
+        PMPI_Comm_get_attr(comm, sv_drop_route.key, &value, &has);
+    uintptr_t known = has ? (uintptr_t)value : is_everybody(comm) ? EVERYBODY : is_part(comm) ? PART : OTHERS;
+    *everybody_out = known == EVERYBODY;
+    if (known == EVERYBODY)
+        sv_drop_route.calls++;
+    else if (known >= PART)
+        known = known - PART < MOST ? known + 1 : OTHERS;
+    if (comm != MPI_COMM_WORLD && (!has || known != (uintptr_t)value))
+        PMPI_Comm_set_attr(comm, sv_drop_route.key, (void *)known);
+    return known == EVERYBODY ? sv_drop_route.calls : known > PART ? (unsigned)(known - PART) : 0;
+}
+
+/* Whether some ranks may open the route of collectives for themselves, as far as this one knows. It keeps an opening
+   for all. */
+static bool may_open_part(MPI_Comm comm)
+{
+    bool on_node = true;
+    for (int i = 0, n = sv_drop_size(comm); i < n; i++)
+        on_node = on_node && sv_drop_route.on_node[sv_drop_world_rank(comm, i)];
+    return on_node && sv_drop_agree_openings() < SV_DROP_OPENINGS - 1 && !sv_drop_route.lacks_part;
+}
+
 /*
  * A rank gets a result of such a call only after all ranks have entered it, each with arguments that its MPI has taken.
  * So all of them come here after the same calls, or none does. A call that MPI refuses on some rank counts nowhere.
  */
 void sv_drop_fast_leave(MPI_Comm comm)
 {
-    if (comm == MPI_COMM_NULL || sv_drop_route.asked || sv_drop_route.refused || sv_drop_route.retired ||
-        !sv_drop_fast_is_in_order(comm) || !is_everybody(comm))
+    enum { PART_CALLS = 4 }; /* of some ranks: all of the job may come before that */
+    bool everybody;
+    if (comm == MPI_COMM_NULL || sv_drop_route.refused || sv_drop_route.retired || !sv_drop_fast_is_in_order(comm))
         return;
-    sv_drop_route.calls++;
-    if (sv_drop_route.calls & (sv_drop_route.calls - 1))
+    const unsigned calls = count_call(comm, &everybody);
+    if ((calls & (calls - 1)) || calls == 0 ||
+        (everybody ? sv_drop_route.asked : calls < PART_CALLS || !opens_by_pairs() || sv_drop_reaches(comm)))
         return;
     /* All ranks must have shown device memory, and none may have a receive that nobody watches. */
-    if (!sv_drop_fast_all(atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed) &&
-                          !atomic_load_explicit(&sv_drop_route.unwatched, memory_order_relaxed) &&
-                          !sv_drop_is_stuck()))
+    MPI_Comm const agreeing = everybody ? sv_drop_route.own : comm;
+    if (!sv_drop_fast_agree(agreeing, atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed) &&
+                                          !atomic_load_explicit(&sv_drop_route.unwatched, memory_order_relaxed) &&
+                                          !sv_drop_is_stuck() && (everybody || may_open_part(comm))))
         return;
+    if (!everybody) {
+        sv_drop_route.lacks_part = !open_collectives(comm, agreeing);
+        return;
+    }
     sv_drop_route.asked = true;
+    bool opened = true;
     if (opens_by_pairs())
-        open_collectives();
+        opened = open_collectives(MPI_COMM_WORLD, agreeing);
     else
         open_at_once();
+    sv_drop_route.settled = opened;
 }
 
 bool sv_drop_type_has_bytes(MPI_Datatype type)
@@ -413,10 +443,9 @@ void sv_drop_fast_end(void)
     atomic_store_explicit(&sv_drop_route.open, false, memory_order_relaxed);
     sv_drop_report_packets(open ? sv_drop_route.world : NULL);
     if (open || pairs) {
-        sv_drop_fastcoll_close();
-        selvage_comm_destroy(sv_drop_route.coll_world);
+        sv_drop_collcomm_close();
         selvage_comm_destroy(sv_drop_route.world);
-        sv_drop_route.coll_world = sv_drop_route.world = NULL;
+        sv_drop_route.world = NULL;
         free(sv_drop_route.on_node);
         sv_drop_route.on_node = NULL;
     }

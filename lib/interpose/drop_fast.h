@@ -20,7 +20,7 @@ typedef enum sv_drop_manner { SV_DROP_ALONE, SV_DROP_WAITED, SV_DROP_IN_ROW } sv
    calls need not ask any more. */
 extern bool sv_drop_fast_wanted;
 bool sv_drop_fast_is_open(void);
-bool sv_drop_fast_has_asked(void);
+bool sv_drop_fast_is_settled(void);
 void sv_drop_fast_begin(void);
 void sv_drop_fast_end(void);
 void sv_drop_fast_see(void); /* this rank has shown device memory */
@@ -38,7 +38,7 @@ void sv_drop_fast_leave(MPI_Comm comm);
 bool sv_drop_type_has_bytes(MPI_Datatype type);
 static inline int sv_drop_leave(MPI_Comm comm, int64_t count, MPI_Datatype type, int code)
 {
-    if (__builtin_expect(sv_drop_fast_wanted, 0) && code == MPI_SUCCESS && count > 0 && !sv_drop_fast_has_asked() &&
+    if (__builtin_expect(sv_drop_fast_wanted, 0) && code == MPI_SUCCESS && count > 0 && !sv_drop_fast_is_settled() &&
         sv_drop_type_has_bytes(type))
         sv_drop_fast_leave(comm);
     return code;

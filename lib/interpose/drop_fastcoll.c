@@ -2,132 +2,22 @@
 /*
  * Collective calls on the fast route: by Selvage's collectives, if every rank gives device memory that they take, and
  * type and operation map. The ranks agree on that (drop_agree.c) in each call that moves as much as messages of the
- * route do, which all of them know alike. Shorter calls are staged, and those without agreement. So are all calls where
- * the ranks are on several nodes, and all calls after one has failed on any rank.
- *
- * A communicator of some of the ranks, or of all in another order, gets a collective communicator of its own at its
- * first call. It is kept for all communicators of the same ranks in that order, however often the program makes one,
- * and is freed with the route. If there can be no more of them, such calls are staged.
+ * route do, which all of them know alike. Shorter calls are staged, and those without agreement. So are all calls
+ * after one has failed on any rank.
  *
  * The kernels say in a record of their own what went wrong, not by the stream. A call has succeeded only if the stream
  * is through and the record is empty. Otherwise it ends with MPI_ERR_OTHER through the communicator's error handler.
  *
- * MPI's rules order the calls of a communicator. The collective communicators and the stream live from the opening of
- * the route to its end, or from that first call on.
+ * MPI's rules order the calls of a communicator. What a call is made with belongs to drop_collcomm.c.
  */
 #include "interpose/drop_fastcoll.h"
 #include "interpose/drop_agree.h"
-#include "interpose/drop_route.h"
+#include "interpose/drop_collcomm.h"
 
 #include <limits.h>
 #include <selvage/collective.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Ranks of MPI_COMM_WORLD, as some communicator has them. */
-typedef struct team {
-    struct team *next;
-    selvage_coll_t *coll; /* NULL: there can be none, and the team is in no list */
-    int size;
-    int ranks[];
-} team_t;
-
-static struct {
-    selvage_coll_t *coll; /* of all ranks */
-    team_t *teams;        /* of others, in the order in which they were made */
-    int key;              /* of a communicator's team */
-    bool lacks;           /* a team could not have one, as has been said: this rank makes no more */
-    selvage_device_t *device;
-    void *stream;
-    _Atomic bool failed; /* a call of this rank's: it agrees to no other */
-} fast = {.key = MPI_KEYVAL_INVALID};
-
-/* Every rank comes to selvage_coll_create(), which is collective, or none does. */
-bool sv_drop_fastcoll_open(selvage_comm_t *world)
-{
-    const int size = sv_drop_size(MPI_COMM_WORLD);
-    int own, all = 0, on_node = 0;
-    fast.device = sv_drop_device();
-    while (on_node < size && sv_drop_route.on_node[on_node])
-        on_node++;
-    own = on_node == size && selvage_stream_create(fast.device, &fast.stream) == SELVAGE_SUCCESS;
-    PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own);
-    return all && selvage_coll_create(world, NULL, &fast.coll) == SELVAGE_SUCCESS && sv_drop_agree_open() &&
-           PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &fast.key, NULL) == MPI_SUCCESS;
-}
-
-void sv_drop_fastcoll_close(void)
-{
-    sv_drop_agree_close();
-    if (fast.key != MPI_KEYVAL_INVALID)
-        PMPI_Comm_free_keyval(&fast.key);
-    /* Partner: make_team(). Each is freed by all of its ranks, which have made theirs in one order. */
-    for (team_t *team = fast.teams, *next; team; team = next) {
-        next = team->next;
-        selvage_coll_destroy(team->coll);
-        free(team);
-    }
-    fast.teams = NULL;
-    selvage_coll_destroy(fast.coll);
-    selvage_stream_destroy(fast.device, fast.stream);
-    fast.coll = NULL;
-    fast.stream = NULL;
-}
-
-/* --- communicators ------------------------------------------------------------------------------------------------ */
-
-/* The team of a communicator's ranks, from an earlier call on one with these ranks; NULL: there is none yet. All ranks
-   of the communicator get the same answer, as they make teams together. */
-static team_t *find_team(MPI_Comm comm)
-{
-    team_t *found = NULL;
-    int has = 0;
-    PMPI_Comm_get_attr(comm, fast.key, &found, &has);
-    if (has)
-        return found;
-    const int size = sv_drop_size(comm);
-    for (found = fast.teams; found; found = found->next) {
-        bool same = found->size == size;
-        for (int i = 0; same && i < size; i++)
-            same = found->ranks[i] == sv_drop_world_rank(comm, i);
-        if (same)
-            break;
-    }
-    if (found)
-        PMPI_Comm_set_attr(comm, fast.key, found);
-    return found;
-}
-
-/* Makes it, on all ranks of the communicator, which have agreed to. They agree on what came of it, too, as one of them
-   may have failed after the others were through. A rank that could not make one makes no more. */
-static team_t *make_team(MPI_Comm comm)
-{
-    static team_t none;
-    const int size = sv_drop_size(comm);
-    team_t *team = malloc(sizeof *team + (size_t)size * sizeof *team->ranks), **last = &fast.teams;
-    if (!team)
-        sv_drop_fatal("no memory", "for the ranks of a communicator");
-    *team = (team_t){.size = size};
-    for (int i = 0; i < size; i++)
-        team->ranks[i] = sv_drop_world_rank(comm, i);
-    const selvage_status_t status = selvage_coll_create_among(fast.coll, size, team->ranks, &team->coll);
-    if (status != SELVAGE_SUCCESS) {
-        fast.lacks = true;
-        sv_drop_warn("collective calls on a communicator of %d ranks are staged: %s", size, selvage_error_detail());
-    }
-    const bool all_have = sv_drop_agree(comm, status == SELVAGE_SUCCESS);
-    if (status == SELVAGE_SUCCESS) { /* it is kept to be destroyed, also if nobody uses it */
-        while (*last)
-            last = &(*last)->next;
-        *last = team;
-        team->size = all_have ? size : 0; /* which no communicator has */
-    } else {
-        free(team);
-    }
-    team = all_have ? team : &none;
-    PMPI_Comm_set_attr(comm, fast.key, team);
-    return team;
-}
 
 /* --- what maps ---------------------------------------------------------------------------------------------------- */
 
@@ -185,18 +75,21 @@ static bool can_reduce(int64_t count, MPI_Datatype type, MPI_Op op)
 
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
 
+/* A call of this rank's: it agrees to no other. */
+static _Atomic bool has_failed;
+
 /* Waits for what the call has enqueued. If a launch failed, the ranks hear of it whose kernels wait for it. */
 static bool finish_fastcoll(selvage_coll_t *coll, MPI_Comm comm, const char *call, size_t bytes,
                             selvage_status_t status, int *code)
 {
     if (status != SELVAGE_SUCCESS)
         selvage_coll_abort(coll);
-    const selvage_status_t ended = selvage_stream_synchronize(fast.device, fast.stream);
+    const selvage_status_t ended = selvage_stream_synchronize(sv_drop_device(), sv_drop_coll_stream());
     status = status == SELVAGE_SUCCESS ? ended : status;
     if (status == SELVAGE_SUCCESS)
         status = selvage_coll_error(coll);
     if (status != SELVAGE_SUCCESS) {
-        atomic_store_explicit(&fast.failed, true, memory_order_relaxed);
+        atomic_store_explicit(&has_failed, true, memory_order_relaxed);
         sv_drop_warn("%s failed on the fast route, and later calls are staged: %s", call, selvage_error_detail());
         *code = MPI_ERR_OTHER;
         PMPI_Comm_call_errhandler(comm, *code);
@@ -212,7 +105,7 @@ static bool finish_fastcoll(selvage_coll_t *coll, MPI_Comm comm, const char *cal
 static bool is_due(MPI_Comm comm, int64_t count, MPI_Datatype type)
 {
     return sv_drop_agree_begin() && sv_drop_fast_takes_call(count, type) &&
-           sv_drop_reach_of(comm) != SV_DROP_REACH_NONE;
+           sv_drop_reaches(comm);
 }
 
 static bool mpi_refuses_op(MPI_Datatype type, MPI_Op op)
@@ -220,24 +113,9 @@ static bool mpi_refuses_op(MPI_Datatype type, MPI_Op op)
     return op == MPI_OP_NULL || sv_drop_mpi_refuses(type, op);
 }
 
-/* What all ranks make this call with, if all can make it on the route; else NULL. The program's own work comes before
-   the agreement, because after it the other ranks' kernels wait for this rank's. A team is made for a call that all can
-   make, and no other. */
 static selvage_coll_t *agree_on_call(MPI_Comm comm, bool mine)
 {
-    const bool everybody = sv_drop_reach_of(comm) == SV_DROP_REACH_ALL;
-    team_t *team = everybody ? NULL : find_team(comm);
-    if (team && !team->coll)
-        return NULL;
-    const bool can = mine && !atomic_load_explicit(&fast.failed, memory_order_relaxed) &&
-                     (everybody || team || !fast.lacks);
-    if (can)
-        sv_drop_settle();
-    if (!sv_drop_agree(comm, can && !sv_drop_is_stuck()))
-        return NULL;
-    if (everybody)
-        return fast.coll;
-    return team ? team->coll : make_team(comm)->coll;
+    return sv_drop_collcomm_agree(comm, mine && !atomic_load_explicit(&has_failed, memory_order_relaxed));
 }
 
 bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype type, MPI_Op op,
@@ -254,7 +132,8 @@ bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
         return false;
     return finish_fastcoll(
         coll, comm, "MPI_Allreduce", bytes,
-        selvage_coll_all_reduce(coll, from, recvbuf, (size_t)count * like.parts, like.type, op_of(op), fast.stream),
+        selvage_coll_all_reduce(coll, from, recvbuf, (size_t)count * like.parts, like.type, op_of(op),
+                                sv_drop_coll_stream()),
         code);
 }
 
@@ -275,7 +154,7 @@ bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, MPI_Count count, MP
         return false;
     return finish_fastcoll(coll, comm, "MPI_Reduce", bytes,
                            selvage_coll_reduce(coll, from, is_root ? recvbuf : NULL, (size_t)count * like.parts,
-                                               like.type, op_of(op), root, fast.stream),
+                                               like.type, op_of(op), root, sv_drop_coll_stream()),
                            code);
 }
 
@@ -287,7 +166,8 @@ bool sv_drop_fast_Bcast(void *buffer, MPI_Count count, MPI_Datatype type, int ro
         !(coll = agree_on_call(comm, bytes > 0 && sv_drop_is_fit(buffer, 1))))
         return false;
     return finish_fastcoll(coll, comm, "MPI_Bcast", bytes,
-                           selvage_coll_broadcast(coll, buffer, buffer, bytes, SELVAGE_UINT8, root, fast.stream), code);
+                           selvage_coll_broadcast(coll, buffer, buffer, bytes, SELVAGE_UINT8, root,
+                                                  sv_drop_coll_stream()), code);
 }
 
 bool sv_drop_fast_Allgather(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
@@ -305,7 +185,8 @@ bool sv_drop_fast_Allgather(const void *sendbuf, MPI_Count sendcount, MPI_Dataty
                                       sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes * (size_t)sv_drop_size(comm)))))
         return false;
     return finish_fastcoll(coll, comm, "MPI_Allgather", bytes,
-                           selvage_coll_all_gather(coll, from, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
+                           selvage_coll_all_gather(coll, from, recvbuf, bytes, SELVAGE_UINT8, sv_drop_coll_stream()),
+                           code);
 }
 
 bool sv_drop_fast_Alltoall(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
@@ -320,7 +201,8 @@ bool sv_drop_fast_Alltoall(const void *sendbuf, MPI_Count sendcount, MPI_Datatyp
                                          sv_drop_is_apart(sendbuf, all, recvbuf, all))))
         return false;
     return finish_fastcoll(coll, comm, "MPI_Alltoall", all,
-                           selvage_coll_all_to_all(coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
+                           selvage_coll_all_to_all(coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8,
+                                                   sv_drop_coll_stream()), code);
 }
 
 bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype type,
@@ -336,7 +218,7 @@ bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_C
         return false;
     return finish_fastcoll(coll, comm, "MPI_Reduce_scatter_block", own * (size_t)sv_drop_size(comm),
                            selvage_coll_reduce_scatter(coll, sendbuf, recvbuf, (size_t)recvcount * like.parts,
-                                                       like.type, op_of(op), fast.stream),
+                                                       like.type, op_of(op), sv_drop_coll_stream()),
                            code);
 }
 
@@ -361,7 +243,8 @@ static selvage_status_t scatter_unequal(selvage_coll_t *coll, const void *from, 
     for (int i = 0; i < n && status == SELVAGE_SUCCESS; i++) {
         const size_t elements = (size_t)count_at(counts, i) * like.parts;
         if (elements > 0)
-            status = selvage_coll_reduce(coll, block, i == rank ? to : NULL, elements, like.type, op, i, fast.stream);
+            status = selvage_coll_reduce(coll, block, i == rank ? to : NULL, elements, like.type, op, i,
+                                         sv_drop_coll_stream());
         block += elements * selvage_type_bytes(like.type);
     }
     const selvage_status_t ended = selvage_coll_group_end(coll);
@@ -376,7 +259,7 @@ static bool reduce_scatter(const void *sendbuf, void *recvbuf, counts_t counts, 
     const like_t like = like_of(type);
     const size_t align = selvage_type_bytes(like.type), element = dense_bytes_of(1, type);
     bool equal = true; /* each rank gets as many elements */
-    if (!sv_drop_agree_begin() || sv_drop_reach_of(comm) == SV_DROP_REACH_NONE)
+    if (!sv_drop_agree_begin() || !sv_drop_reaches(comm))
         return false;
     const int n = sv_drop_size(comm);
     int64_t all = counts.few || counts.large ? 0 : -1; /* elements; -1: MPI refuses it */
@@ -394,7 +277,7 @@ static bool reduce_scatter(const void *sendbuf, void *recvbuf, counts_t counts, 
         return false;
     const selvage_status_t status =
         equal ? selvage_coll_reduce_scatter(coll, sendbuf, recvbuf, (size_t)count_at(counts, 0) * like.parts, like.type,
-                                            op_of(op), fast.stream)
+                                            op_of(op), sv_drop_coll_stream())
               : scatter_unequal(coll, sendbuf, recvbuf, counts, n, like, op_of(op));
     return finish_fastcoll(coll, comm, "MPI_Reduce_scatter", element * (size_t)all, status, code);
 }

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Collective calls by Selvage's (drop_fastcoll.c), for drop_coll.c, whose calls they are, and what opens the route. */
+/* Collective calls by Selvage's (drop_fastcoll.c), for drop_coll.c, whose calls they are. */
 #ifndef SV_DROP_FASTCOLL_H
 #define SV_DROP_FASTCOLL_H
 
 #include "interpose/drop.h"
 
 /* On an open route: true if that has been done, with MPI's code. */
-bool sv_drop_fastcoll_open(selvage_comm_t *world);
-void sv_drop_fastcoll_close(void);
 bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype type, MPI_Op op,
                             MPI_Comm comm, int *code);
 bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype type, MPI_Op op, int root,

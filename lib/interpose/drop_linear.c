@@ -277,7 +277,7 @@ static bool make_exchange(exchange_t *x, bool is_long, int *code)
 /* A call on a communicator that calls of these can take the route on; false: on none. */
 static bool begin_exchange(const char *name, int tag, MPI_Comm comm, exchange_t *x_out)
 {
-    if (sv_drop_reach_of(comm) == SV_DROP_REACH_NONE)
+    if (!sv_drop_reaches(comm))
         return false;
     *x_out = (exchange_t){.name = name, .comm = comm, .tag = tag, .n = sv_drop_size(comm), .me = sv_drop_rank(comm)};
     return x_out->n > 1;

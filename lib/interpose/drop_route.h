@@ -21,11 +21,12 @@ typedef struct sv_drop_route {
     _Atomic bool unwatched;  /* a receive has begun that an announcement must not come to */
     bool drives;       /* ON: ranks may owe each other bytes */
     _Atomic bool answers; /* what this rank has sent, and is done with, may be asked for again */
-    _Atomic bool asked; /* whether collectives of Selvage's can be had has been decided */
-    selvage_comm_t *coll_world; /* AUTO: for collectives; has its device from the beginning */
+    _Atomic bool asked; /* all ranks have shown device memory, and what of the route can be had is decided */
+    _Atomic bool settled; /* nothing of it is left to be opened */
+    bool lacks_part;   /* some ranks, with this one, could not open it for themselves: this rank tries no more */
     bool threads;      /* of the program, all of which may call MPI */
     bool any_threads;  /* of any rank's: ranks may differ */
-    int key, within_key; /* of what is_everybody() and sv_drop_fast_enter() have found */
+    int key, within_key; /* of what count_call() and sv_drop_fast_enter() have found */
     bool *on_node;     /* by rank of MPI_COMM_WORLD: on this node */
     int64_t slot_bytes; /* of a slot of the neighbours' */
 } sv_drop_route_t;
@@ -51,10 +52,10 @@ bool sv_drop_wireup_begin(const int *rank, int n, int64_t slot_bytes);
 void sv_drop_wireup_end(void);
 /* Whether messages between this rank and that one of MPI_COMM_WORLD may go by the route. */
 bool sv_drop_wireup_is_done(int rank);
-/* Collective, once every rank of the node has a device: opens this rank's end; and then wires it up with all others
-   of the node, which waits. Return whether it could. */
+/* Collective over a communicator, once each of its ranks has a device: opens this rank's end; and then wires it up with
+   those others that are on the node, which waits. Return whether it could. */
 bool sv_drop_wireup_open(void);
-bool sv_drop_wireup_all(void);
+bool sv_drop_wireup_with(MPI_Comm comm);
 /* Looks for wireup messages; cheap if there are none. Any thread, with or without the lock. */
 void sv_drop_wireup_poll(void);
 /* Whether no other rank of the node is known to use this rank's GPU: a kernel may wait for another rank's. */

@@ -265,22 +265,33 @@ bool sv_drop_wireup_open(void)
     return sv_drop_fast_is_open();
 }
 
-bool sv_drop_wireup_all(void)
+/* The pair of this rank with a rank of a communicator, or NULL. */
+static pair_t *pair_with(MPI_Comm comm, int peer)
+{
+    const int rank = sv_drop_world_rank(comm, peer);
+    return rank == sv_drop_rank(MPI_COMM_WORLD) || wireup.index[rank] < 0 ? NULL : &wireup.with[wireup.index[rank]];
+}
+
+bool sv_drop_wireup_with(MPI_Comm comm)
 {
     const double limit_s = 60, begin = PMPI_Wtime();
-    const int me = wireup.index[sv_drop_rank(MPI_COMM_WORLD)];
+    const int n = sv_drop_size(comm);
     bool done = false;
     unsigned turns = 0;
     pthread_mutex_lock(&wireup.lock);
-    for (int i = 0; i < wireup.n; i++)
-        if (i != me && !wireup.with[i].begun)
-            begin_pair(&wireup.with[i]);
+    for (int i = 0; i < n; i++) {
+        pair_t *pair = pair_with(comm, i);
+        if (pair && !pair->begun)
+            begin_pair(pair);
+    }
     pthread_mutex_unlock(&wireup.lock);
     while (!done && PMPI_Wtime() - begin < limit_s) {
         sv_drop_turn(&turns); /* which looks for wireup messages */
         done = true;
-        for (int i = 0; i < wireup.n; i++)
-            done = done && (i == me || atomic_load_explicit(&wireup.with[i].over, memory_order_relaxed));
+        for (int i = 0; i < n; i++) {
+            const pair_t *pair = pair_with(comm, i);
+            done = done && (!pair || atomic_load_explicit(&pair->over, memory_order_relaxed));
+        }
     }
     return done;
 }

@@ -196,6 +196,27 @@ void run_lopsided(void)
     show_device();
 }
 
+/* The same of some of the ranks, which then do not open the route for themselves; all of them do later. */
+void run_lopsided_part(void)
+{
+    enum { ROW = 1024 };
+    const double begin = MPI_Wtime();
+    MPI_Comm part;
+    show_device();
+    MPI_Comm_split(MPI_COMM_WORLD, the.rank == the.ranks - 1, 0, &part);
+    refuses_streams = the.rank == 1;
+    for (int i = 0; i < CALLS; i++)
+        CHECK_EQ(MPI_Allreduce(the.out, the.in, ROW, MPI_INT, MPI_SUM, part), MPI_SUCCESS);
+    refuses_streams = false;
+    for (int i = 0; i < CALLS; i++)
+        CHECK_EQ(MPI_Reduce(the.out, the.in, ROW, MPI_INT, MPI_SUM, 0, part), MPI_SUCCESS);
+    for (int i = 0; i < CALLS; i++)
+        CHECK_EQ(MPI_Allgather(the.out, ROW / the.ranks, MPI_INT, the.in, ROW / the.ranks, MPI_INT, MPI_COMM_WORLD),
+                 MPI_SUCCESS);
+    CHECK(MPI_Wtime() - begin < 100);
+    MPI_Comm_free(&part);
+}
+
 /* --- the end ------------------------------------------------------------------------------------------------------ */
 
 static MPI_Request last_receive;

@@ -92,7 +92,7 @@ static int call_allreduce(const sums_t *s, MPI_Datatype type, MPI_Op op)
     return MPI_Allreduce(s->out, s->in, COUNT, type, op, MPI_COMM_WORLD);
 }
 
-static void begin(sums_t *s)
+static void begin_alone(sums_t *s)
 {
     s->given = malloc(ROOM);
     s->wanted = malloc(ROOM);
@@ -100,6 +100,11 @@ static void begin(sums_t *s)
     s->out = device_bytes(ROOM);
     s->in = device_bytes(ROOM);
     give(s, MPI_INT);
+}
+
+static void begin(sums_t *s)
+{
+    begin_alone(s);
     open_route(s);
 }
 
@@ -219,6 +224,84 @@ void run_sums_among(void)
     MPI_Comm_free(&turned);
     end(&s);
 }
+
+/* --- some of the ranks alone -------------------------------------------------------------------------------------- */
+
+/* Calls on a communicator until its ranks have opened the route for themselves, and each of the calls then. */
+static void open_among(const sums_t *s, MPI_Comm comm)
+{
+    for (int i = 0; i < 8; i++)
+        MPI_Allreduce(s->out, s->in, 1, MPI_INT, MPI_SUM, comm);
+    add_up_among(s, comm);
+}
+
+/* A sum of all ranks and one of each with the last, which has host memory. */
+static void add_up_with_writer(const sums_t *s)
+{
+    const int writer = the.ranks - 1;
+    MPI_Comm pair;
+    give(s, MPI_INT);
+    CHECK_EQ(the.rank == writer ? MPI_Reduce(s->given, s->seen, COUNT, MPI_INT, MPI_SUM, writer, MPI_COMM_WORLD)
+                                : MPI_Reduce(s->out, s->in, COUNT, MPI_INT, MPI_SUM, writer, MPI_COMM_WORLD),
+             MPI_SUCCESS);
+    PMPI_Reduce(s->given, s->wanted, COUNT, MPI_INT, MPI_SUM, writer, MPI_COMM_WORLD);
+    CHECK(the.rank != writer || memcmp(s->seen, s->wanted, COUNT * sizeof(int)) == 0);
+    MPI_Comm_split(MPI_COMM_WORLD, the.rank == 0 || the.rank == writer, 0, &pair);
+    give(s, MPI_INT);
+    CHECK_EQ(the.rank == writer ? MPI_Allreduce(s->given, s->seen, COUNT, MPI_INT, MPI_SUM, pair)
+                                : MPI_Allreduce(s->out, s->in, COUNT, MPI_INT, MPI_SUM, pair), MPI_SUCCESS);
+    PMPI_Allreduce(s->given, s->wanted, COUNT, MPI_INT, MPI_SUM, pair);
+    if (the.rank == writer)
+        CHECK_EQ(memcmp(s->seen, s->wanted, COUNT * sizeof(int)), 0);
+    else
+        compare(s);
+    MPI_Comm_free(&pair);
+}
+
+/* The last rank gives MPI host memory only. */
+void run_sums_beside_writer(void)
+{
+    const bool writes = the.rank == the.ranks - 1;
+    sums_t s;
+    MPI_Comm part, pair;
+    begin_alone(&s);
+    MPI_Comm_split(MPI_COMM_WORLD, writes, -the.rank, &part);
+    for (int turn = 0; turn < 3; turn++) {
+        if (!writes)
+            open_among(&s, part);
+        add_up_with_writer(&s);
+    }
+    MPI_Comm_split(part, the.rank / 2, 0, &pair);
+    if (!writes)
+        add_up_among(&s, pair);
+    MPI_Comm_free(&pair);
+    MPI_Comm_free(&part);
+    end(&s);
+}
+
+/* Ranks open the route by pairs of four, in more ways than they can, and then all of them do. */
+void run_sums_by_parts(void)
+{
+    const int colors[4][4] = {{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 0}, {0, 0, 0, 1}};
+    sums_t s;
+    MPI_Comm part[4];
+    begin_alone(&s);
+    for (int how = 0; how < 4; how++) {
+        MPI_Comm_split(MPI_COMM_WORLD, colors[how][the.rank], 0, &part[how]);
+        open_among(&s, part[how]);
+    }
+    for (int how = 3; how >= 0; how--)
+        add_up_among(&s, part[how]);
+    open_route(&s);
+    for (int how = 0; how < 4; how++) {
+        add_up_among(&s, MPI_COMM_WORLD);
+        add_up_among(&s, part[how]);
+        MPI_Comm_free(&part[how]);
+    }
+    end(&s);
+}
+
+/* --- what MPI refuses --------------------------------------------------------------------------------------------- */
 
 /* Rank 0 makes a call that MPI refuses there on a communicator that is used for the first time, while the others are in
    another call. */

@@ -18,7 +18,7 @@
  *   many      has many requests open while it tests another one
  *   attributes  counts whether its attributes are copied and its error handler is called
  *   refused   makes calls on one rank that MPI refuses there
- *   lopsided  has no stream for collectives on one of the ranks
+ *   lopsided  has no stream for collectives on one of the ranks, or of those of a communicator
  *   ledger    counts what the drop-in makes of MPI's objects, and what it frees
  *   pinned    counts how often memory is pinned for more and more messages at once
  *   sums      reduces elements of many types
@@ -26,6 +26,7 @@
  *   blocks    gathers and scatters blocks of many kinds; makes such calls that MPI refuses on one rank, or that fail
  *   ending    sends and receives in MPI_Finalize, as a library that ends there
  *   among     adds up on communicators of some of the ranks, and of all in another order
+ *   beside, parts  add up on communicators of some ranks, whose others have host memory only or come to it later
  *   adders    has threads that add up on communicators of their own
  *   lists     completes requests of long lists, and compares what that costs with MPI's own calls
  *   looks     probes, and sends what is like an announcement
@@ -366,10 +367,12 @@ static int wanted_level(int argc, char **argv)
 {
     const char *mpich = getenv("PMI_RANK"), *open = getenv("OMPI_COMM_WORLD_RANK"), *rank = open ? open : mpich;
     const bool odd = rank && atoi(rank) % 2 == 1;
-    bool alone = argc > 1 && (strcmp(argv[1], "spawned-job") == 0 || strcmp(argv[1], "blocks-of-each-kind") == 0 ||
-                              strcmp(argv[1], "sums-of-some-ranks") == 0 ||
-                              strcmp(argv[1], "refused-collective-on-rank-0") == 0 ||
-                              (odd && strcmp(argv[1], "ranks-without-threads") == 0));
+    static const char *const singles[] = {"spawned-job", "blocks-of-each-kind", "sums-of-some-ranks",
+                                          "sums-beside-writer", "sums-by-parts", "one-rank-of-some-lacks-collectives",
+                                          "refused-collective-on-rank-0"};
+    bool alone = argc > 1 && odd && strcmp(argv[1], "ranks-without-threads") == 0;
+    for (size_t i = 0; i < sizeof singles / sizeof singles[0] && argc > 1; i++)
+        alone = alone || strcmp(argv[1], singles[i]) == 0;
     const bool in_turn = argc > 1 && strcmp(argv[1], "threads-in-turn") == 0;
     return alone ? MPI_THREAD_SINGLE : in_turn ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE;
 }
@@ -424,12 +427,15 @@ int main(int argc, char **argv)
         {"attributes-untouched", run_attributes},
         {"refused-on-one-rank", run_refused},
         {"one-rank-lacks-collectives", run_lopsided},
+        {"one-rank-of-some-lacks-collectives", run_lopsided_part},
         {"memory-named-by-types", run_moved},
         {"no-mpi-objects-left", run_ledger},
         {"pinned-memory-bounded", run_pinned},
         {"idle-memory-given-back", run_given_back},
         {"sums-of-each-type", run_sums},
         {"sums-of-some-ranks", run_sums_among},
+        {"sums-beside-writer", run_sums_beside_writer},
+        {"sums-by-parts", run_sums_by_parts},
         {"refused-collective-on-rank-0", run_unheard},
         {"blocks-of-each-kind", run_blocks},
         {"blocks-and-threads", run_blocks},

@@ -40,6 +40,7 @@ void run_most(void);
 void run_attributes(void);
 void run_refused(void);
 void run_lopsided(void);
+void run_lopsided_part(void);
 void run_ending(void);
 
 /* dropin_blocks.c */
@@ -72,6 +73,8 @@ void run_given_back(void);
 /* dropin_sums.c */
 void run_sums(void);
 void run_sums_among(void);
+void run_sums_beside_writer(void);
+void run_sums_by_parts(void);
 void run_unheard(void);
 void run_adders(void);
 void run_mixed(void);

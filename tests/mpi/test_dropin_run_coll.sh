@@ -36,6 +36,21 @@ if [ "$summed" = fast ] && [ "$SELVAGE_DEVICE" = soft ]; then
         grep -Eq "$pattern" "$dir/out" || { cat "$dir/out"; echo "FAIL: no \"$pattern\", four ranks"; failed=1; }
     done
 fi
+# Ranks of a communicator need not wait for others that have no device memory, and all of the job may come later.
+if [ "$summed" = fast ] && { [ "$SELVAGE_DEVICE" = soft ] || [ "${TEST_GPUS:-3}" -ge 3 ]; }; then
+    program 3 sums-beside-writer ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST_BYTES=1024
+    for call in Allreduce Reduce Reduce_scatter_block Reduce_scatter Allgather Alltoall Bcast; do
+        grep -Eq "^ +0 +all +MPI_$call +fast +4 " "$dir/out" ||
+            { cat "$dir/out"; echo "FAIL: MPI_$call of all ranks but one is not by the route"; failed=1; }
+    done
+    program 3 one-rank-of-some-lacks-collectives '^ +0 +all +MPI_Reduce +staged +20 ' \
+        SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST_BYTES=1024
+    grep -Eq '^ +0 +all +MPI_Allgather +fast ' "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: all ranks of the job do not open what some could not"; failed=1; }
+fi
+if [ "$SELVAGE_DEVICE" = soft ]; then
+    program 4 sums-by-parts '^ +0 +all +MPI_Reduce +fast +14 ' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST_BYTES=1024
+fi
 # Blocks of gathers, scatters and their kin go from device to device, and are as MPI's own calls bring them.
 for mode in $modes $off; do
     for ranks_of in "2 blocks-of-each-kind" "$ranks blocks-of-each-kind" "$ranks blocks-and-threads"; do
