@@ -17,6 +17,7 @@
 #include "interpose/drop_collcomm.h"
 #include "interpose/drop_agree.h"
 #include "interpose/drop_route.h"
+#include "interpose/drop_scratch.h"
 
 #include <selvage/comm.h>
 #include <stdlib.h>
@@ -127,6 +128,7 @@ void sv_drop_collcomm_close(void)
     made.teams = NULL;
     for (int i = 0; i < openings; i++)
         free_opening(&made.with[i]);
+    sv_drop_scratch_close();
     selvage_stream_destroy(sv_drop_device(), made.stream);
     made.stream = NULL;
 }

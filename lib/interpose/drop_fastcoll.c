@@ -13,6 +13,7 @@
 #include "interpose/drop_fastcoll.h"
 #include "interpose/drop_agree.h"
 #include "interpose/drop_collcomm.h"
+#include "interpose/drop_scratch.h"
 
 #include <limits.h>
 #include <selvage/collective.h>
@@ -189,61 +190,82 @@ bool sv_drop_fast_Allgather(const void *sendbuf, MPI_Count sendcount, MPI_Dataty
                            code);
 }
 
+/* --- what MPI_IN_PLACE stands for --------------------------------------------------------------------------------- */
+
+/* Where a call that cannot write to what it reads does one of the two; NULL: it is staged, or needs none. Partner:
+   sv_drop_scratch_give(), after the call. */
+static void *take_place(const void *sendbuf, const void *recvbuf, size_t align, size_t bytes)
+{
+    return sendbuf == MPI_IN_PLACE && sv_drop_is_fit(recvbuf, align) ? sv_drop_scratch_take(bytes) : NULL;
+}
+
+static selvage_status_t copy_on_device(void *to, const void *from, size_t bytes)
+{
+    return selvage_device_copy(sv_drop_device(), to, from, bytes, SELVAGE_COPY_DEVICE_TO_DEVICE, sv_drop_coll_stream());
+}
+
 bool sv_drop_fast_Alltoall(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
                            MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, int *code)
 {
     selvage_coll_t *coll;
     const size_t bytes = dense_bytes_of(recvcount, recvtype), all = bytes * (size_t)sv_drop_size(comm);
+    const bool in_place = sendbuf == MPI_IN_PLACE;
     if (!is_due(comm, recvcount, recvtype) || sv_drop_mpi_refuses(recvtype, MPI_OP_NULL) ||
-        (sendbuf != MPI_IN_PLACE && sv_drop_mpi_refuses(sendtype, MPI_OP_NULL)) ||
-        !(coll = agree_on_call(comm, bytes > 0 && sv_drop_is_fit(sendbuf, 1) &&
-                                         dense_bytes_of(sendcount, sendtype) == bytes && sv_drop_is_fit(recvbuf, 1) &&
-                                         sv_drop_is_apart(sendbuf, all, recvbuf, all))))
+        (!in_place && sv_drop_mpi_refuses(sendtype, MPI_OP_NULL)))
         return false;
-    return finish_fastcoll(coll, comm, "MPI_Alltoall", all,
-                           selvage_coll_all_to_all(coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8,
-                                                   sv_drop_coll_stream()), code);
+    /* What is sent is brought out of the way first. */
+    void *place = take_place(sendbuf, recvbuf, 1, all);
+    const void *from = in_place ? place : sendbuf;
+    coll = agree_on_call(comm, bytes > 0 && sv_drop_is_fit(from, 1) &&
+                                   (in_place || dense_bytes_of(sendcount, sendtype) == bytes) &&
+                                   sv_drop_is_fit(recvbuf, 1) && sv_drop_is_apart(from, all, recvbuf, all));
+    if (coll) {
+        selvage_status_t status = in_place ? copy_on_device(place, recvbuf, all) : SELVAGE_SUCCESS;
+        if (status == SELVAGE_SUCCESS)
+            status = selvage_coll_all_to_all(coll, from, recvbuf, bytes, SELVAGE_UINT8, sv_drop_coll_stream());
+        finish_fastcoll(coll, comm, "MPI_Alltoall", all, status, code);
+    }
+    sv_drop_scratch_give(place);
+    return coll != NULL;
 }
 
-bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype type,
-                                       MPI_Op op, MPI_Comm comm, int *code)
-{
-    selvage_coll_t *coll;
-    const like_t like = like_of(type);
-    const size_t own = dense_bytes_of(recvcount, type), align = selvage_type_bytes(like.type);
-    if (!is_due(comm, recvcount, type) || mpi_refuses_op(type, op) ||
-        !(coll = agree_on_call(comm, can_reduce(recvcount, type, op) && sv_drop_is_fit(sendbuf, align) &&
-                                         sv_drop_is_fit(recvbuf, align) &&
-                                         sv_drop_is_apart(sendbuf, own * (size_t)sv_drop_size(comm), recvbuf, own))))
-        return false;
-    return finish_fastcoll(coll, comm, "MPI_Reduce_scatter_block", own * (size_t)sv_drop_size(comm),
-                           selvage_coll_reduce_scatter(coll, sendbuf, recvbuf, (size_t)recvcount * like.parts,
-                                                       like.type, op_of(op), sv_drop_coll_stream()),
-                           code);
-}
-
-/* The counts of a call, of either kind. */
+/* Elements for each rank: of a list of either kind, or the same number. */
 typedef struct counts {
     const int *few;
     const MPI_Count *large;
+    int64_t each;
 } counts_t;
 
-static int64_t count_at(counts_t counts, int i)
+static int64_t count_at(const counts_t *counts, int i)
 {
-    return counts.few ? counts.few[i] : (int64_t)counts.large[i];
+    return counts->few ? counts->few[i] : counts->large ? (int64_t)counts->large[i] : counts->each;
 }
 
+/* A reduction whose blocks go to the ranks. */
+typedef struct scatter {
+    const char *name;
+    const void *sendbuf;
+    void *recvbuf;
+    counts_t counts;
+    int n;
+    int64_t all; /* elements */
+    bool equal;  /* each rank gets as many elements */
+    MPI_Datatype type;
+    MPI_Op op;
+    MPI_Comm comm;
+} scatter_t;
+
 /* Blocks of several lengths are a reduction to each rank, in one launch. */
-static selvage_status_t scatter_unequal(selvage_coll_t *coll, const void *from, void *to, counts_t counts, int n,
-                                        like_t like, selvage_op_t op)
+static selvage_status_t scatter_unequal(selvage_coll_t *coll, const scatter_t *x, const void *from, void *to,
+                                        like_t like)
 {
     const char *block = from;
     const int rank = selvage_coll_rank(coll);
     selvage_status_t status = selvage_coll_group_begin(coll);
-    for (int i = 0; i < n && status == SELVAGE_SUCCESS; i++) {
-        const size_t elements = (size_t)count_at(counts, i) * like.parts;
+    for (int i = 0; i < x->n && status == SELVAGE_SUCCESS; i++) {
+        const size_t elements = (size_t)count_at(&x->counts, i) * like.parts;
         if (elements > 0)
-            status = selvage_coll_reduce(coll, block, i == rank ? to : NULL, elements, like.type, op, i,
+            status = selvage_coll_reduce(coll, block, i == rank ? to : NULL, elements, like.type, op_of(x->op), i,
                                          sv_drop_coll_stream());
         block += elements * selvage_type_bytes(like.type);
     }
@@ -251,35 +273,59 @@ static selvage_status_t scatter_unequal(selvage_coll_t *coll, const void *from, 
     return status == SELVAGE_SUCCESS ? ended : status;
 }
 
+static bool make_reduce_scatter(const scatter_t *x, int *code)
+{
+    enum { UNEQUAL_RANKS_MAX = 16 };
+    const like_t like = like_of(x->type);
+    const size_t align = selvage_type_bytes(like.type), element = dense_bytes_of(1, x->type);
+    const size_t own = element * (size_t)count_at(&x->counts, sv_drop_rank(x->comm)), all = element * (size_t)x->all;
+    const bool in_place = x->sendbuf == MPI_IN_PLACE;
+    const bool fits = can_reduce(x->all, x->type, x->op) && (x->equal || x->n <= UNEQUAL_RANKS_MAX);
+    /* In place the block is made elsewhere, as the other ranks may still read what is in its place. */
+    void *place = fits ? take_place(x->sendbuf, x->recvbuf, align, own) : NULL, *to = in_place ? place : x->recvbuf;
+    const void *from = in_place ? x->recvbuf : x->sendbuf;
+    selvage_coll_t *coll = agree_on_call(x->comm, fits && sv_drop_is_fit(from, align) &&
+                                                      (own == 0 || sv_drop_is_fit(to, align)) &&
+                                                      sv_drop_is_apart(from, all, to, own));
+    if (coll) {
+        selvage_status_t status =
+            x->equal ? selvage_coll_reduce_scatter(coll, from, to, (size_t)count_at(&x->counts, 0) * like.parts,
+                                                   like.type, op_of(x->op), sv_drop_coll_stream())
+                     : scatter_unequal(coll, x, from, to, like);
+        if (status == SELVAGE_SUCCESS && in_place && own > 0)
+            status = copy_on_device(x->recvbuf, place, own);
+        finish_fastcoll(coll, x->comm, x->name, all, status, code);
+    }
+    sv_drop_scratch_give(place);
+    return coll != NULL;
+}
+
+bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype type,
+                                       MPI_Op op, MPI_Comm comm, int *code)
+{
+    if (!is_due(comm, recvcount, type) || mpi_refuses_op(type, op))
+        return false;
+    const int n = sv_drop_size(comm);
+    return make_reduce_scatter(&(scatter_t){"MPI_Reduce_scatter_block", sendbuf, recvbuf, {.each = recvcount}, n,
+                                            (int64_t)recvcount * n, true, type, op, comm}, code);
+}
+
 static bool reduce_scatter(const void *sendbuf, void *recvbuf, counts_t counts, MPI_Datatype type, MPI_Op op,
                            MPI_Comm comm, int *code)
 {
-    enum { UNEQUAL_RANKS_MAX = 16 };
-    selvage_coll_t *coll;
-    const like_t like = like_of(type);
-    const size_t align = selvage_type_bytes(like.type), element = dense_bytes_of(1, type);
-    bool equal = true; /* each rank gets as many elements */
+    bool equal = true;
     if (!sv_drop_agree_begin() || !sv_drop_reaches(comm))
         return false;
     const int n = sv_drop_size(comm);
-    int64_t all = counts.few || counts.large ? 0 : -1; /* elements; -1: MPI refuses it */
+    int64_t all = counts.few || counts.large ? 0 : -1; /* -1: MPI refuses it */
     for (int i = 0; i < n && all >= 0; i++) {
-        all = count_at(counts, i) < 0 ? -1 : all + count_at(counts, i);
-        equal = equal && count_at(counts, i) == count_at(counts, 0);
+        all = count_at(&counts, i) < 0 ? -1 : all + count_at(&counts, i);
+        equal = equal && count_at(&counts, i) == count_at(&counts, 0);
     }
     if (!sv_drop_fast_takes_call(all, type) || mpi_refuses_op(type, op))
         return false;
-    const size_t own = element * (size_t)count_at(counts, sv_drop_rank(comm));
-    if (!(coll =
-              agree_on_call(comm, can_reduce(all, type, op) && (equal || n <= UNEQUAL_RANKS_MAX) &&
-                                      sv_drop_is_fit(sendbuf, align) && (own == 0 || sv_drop_is_fit(recvbuf, align)) &&
-                                      sv_drop_is_apart(sendbuf, element * (size_t)all, recvbuf, own))))
-        return false;
-    const selvage_status_t status =
-        equal ? selvage_coll_reduce_scatter(coll, sendbuf, recvbuf, (size_t)count_at(counts, 0) * like.parts, like.type,
-                                            op_of(op), sv_drop_coll_stream())
-              : scatter_unequal(coll, sendbuf, recvbuf, counts, n, like, op_of(op));
-    return finish_fastcoll(coll, comm, "MPI_Reduce_scatter", element * (size_t)all, status, code);
+    return make_reduce_scatter(&(scatter_t){"MPI_Reduce_scatter", sendbuf, recvbuf, counts, n, all, equal, type, op,
+                                            comm}, code);
 }
 
 bool sv_drop_fast_Reduce_scatter(const void *sendbuf, void *recvbuf, const int *recvcounts, MPI_Datatype type,

@@ -42,15 +42,20 @@ static void give(const sums_t *s, MPI_Datatype type)
     bring(s->in, s->wanted, SELVAGE_COPY_HOST_TO_DEVICE);
 }
 
-static void compare(const sums_t *s)
+static void compare_first(const sums_t *s, int bytes)
 {
     bring(s->seen, s->in, SELVAGE_COPY_DEVICE_TO_HOST);
     int at = 0;
-    while (at < ROOM && s->seen[at] == s->wanted[at])
+    while (at < bytes && s->seen[at] == s->wanted[at])
         at++;
-    if (at < ROOM)
+    if (at < bytes)
         printf("rank %d: byte %d is %d, not %d\n", the.rank, at, s->seen[at], s->wanted[at]);
-    CHECK_EQ(at, ROOM);
+    CHECK_EQ(at, bytes);
+}
+
+static void compare(const sums_t *s)
+{
+    compare_first(s, ROOM);
 }
 
 /* Equal blocks, some of no elements, and blocks that grow with the rank; as many in all. */
@@ -181,6 +186,34 @@ static void add_up_among(const sums_t *s, MPI_Comm comm)
     CHECK_EQ(memcmp(s->seen, s->wanted, ROOM), 0);
 }
 
+/* The calls that write where they read, beside MPI's own on host memory. What is after a rank's own block is then for
+   MPI to choose. */
+static void add_up_in_place(const sums_t *s, MPI_Comm comm)
+{
+    enum { ALLTOALL, BLOCKS, UNEQUAL, SHORTS, CALLS };
+    int counts[64] = {COUNT}, n = 0, rank = 0;
+    MPI_Comm_size(comm, &n);
+    MPI_Comm_rank(comm, &rank);
+    for (int i = 1; i < n; i++)
+        counts[0] -= counts[i] = 100 + 50 * i;
+    for (int call = 0; call < CALLS; call++) {
+        const int own[CALLS] = {n * COUNT * 4, COUNT / n * 4, counts[rank] * 4, counts[rank] * 2};
+        give(s, MPI_INT);
+        memcpy(s->wanted, s->given, ROOM);
+        bring(s->in, s->given, SELVAGE_COPY_HOST_TO_DEVICE);
+        for (int on_host = 0; on_host < 2; on_host++) {
+            void *buf = on_host ? s->wanted : s->in;
+            const int code =
+                call == ALLTOALL ? MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buf, COUNT, MPI_INT, comm)
+                : call == BLOCKS ? MPI_Reduce_scatter_block(MPI_IN_PLACE, buf, COUNT / n, MPI_INT, MPI_SUM, comm)
+                                 : MPI_Reduce_scatter(MPI_IN_PLACE, buf, counts, call == SHORTS ? MPI_SHORT : MPI_INT,
+                                                      MPI_MAX, comm);
+            CHECK_EQ(code, MPI_SUCCESS);
+        }
+        compare_first(s, own[call]);
+    }
+}
+
 /* Communicators of all ranks in another order, of some, of one; a new one each time, and one that is used beside
    others. Host memory makes no collective communicator, and four ranks have more orders than there can be. */
 void run_sums_among(void)
@@ -220,6 +253,8 @@ void run_sums_among(void)
         MPI_Comm_free(&part);
     }
     add_up_among(&s, MPI_COMM_WORLD);
+    add_up_in_place(&s, MPI_COMM_WORLD);
+    add_up_in_place(&s, turned);
     MPI_Group_free(&world);
     MPI_Comm_free(&turned);
     end(&s);
