@@ -95,15 +95,15 @@ bool sv_drop_collcomm_open(MPI_Comm comm, MPI_Comm agreeing, selvage_comm_t *wor
     if (!world) {
         good = selvage_comm_create(comm, &params, &opening.comm) == SELVAGE_SUCCESS && good;
         world = opening.comm;
-        if (!sv_drop_fast_agree(agreeing, good)) {
+        if (!sv_drop_fast_all(agreeing, good)) {
             sv_drop_warn("collectives of the fast route cannot be had on every rank: they are staged");
             selvage_comm_destroy(opening.comm);
             return false;
         }
     }
-    if (sv_drop_fast_agree(agreeing, selvage_coll_supported(world)) &&
-        sv_drop_fast_agree(agreeing, prepare_own(comm)) &&
-        sv_drop_fast_agree(agreeing, selvage_coll_create(world, NULL, &opening.coll) == SELVAGE_SUCCESS)) {
+    if (sv_drop_fast_all(agreeing, selvage_coll_supported(world)) &&
+        sv_drop_fast_all(agreeing, prepare_own(comm)) &&
+        sv_drop_fast_all(agreeing, selvage_coll_create(world, NULL, &opening.coll) == SELVAGE_SUCCESS)) {
         fill_index(&opening, comm);
         made.with[sv_drop_agree_openings()] = opening;
         sv_drop_agree_add(comm);

@@ -72,10 +72,16 @@ static void set_begin(set_t *set, int n, const MPI_Request *requests, MPI_Status
         set->op[i] = sv_drop_op_find(requests[i]);
         if (set->op[i] && set->op[i]->persistent)
             set->op[i]->held++; /* partner: set_end() */
-        if (set->status)
-            set->status[i].MPI_ERROR = MPI_SUCCESS;
     }
     sv_drop_unlock();
+}
+
+/* MPI need not set the errors of n statuses where it reports none. It writes no others: the program may have no room
+   for those of requests that cannot be among some. */
+static void clear_errors(set_t *set, int n)
+{
+    for (int i = 0; i < n; i++)
+        set->status[i].MPI_ERROR = MPI_SUCCESS;
 }
 
 /* Open MPI frees a persistent request that failed. */
@@ -166,8 +172,6 @@ static void remember_handles(set_t *set, int n, const MPI_Request *requests, boo
     set->handle = (MPI_Request *)(void *)(set->op + length);
     set->status = set->own_statuses ? (MPI_Status *)(void *)(set->handle + length) : statuses;
     memcpy((void *)(uintptr_t)set->handle, requests, length * sizeof *requests);
-    for (size_t i = 0; wants_statuses && i < length; i++)
-        set->status[i].MPI_ERROR = MPI_SUCCESS;
     sv_drop_fast_answer();
     sv_drop_lock();
     sv_drop_read_notes(); /* what has ended before must not be found, though another request may have its handle */
@@ -337,21 +341,29 @@ static int true_code(const set_t *set, int n, int code)
     return code == MPI_ERR_IN_STATUS ? MPI_SUCCESS : code;
 }
 
-static int test_many(int n, MPI_Request *requests, many_t many, MPI_Status *statuses, bool blocks)
+static int test_many(set_t *set, int n, MPI_Request *requests, many_t many, bool blocks)
 {
-    if (many.some)
-        return (blocks ? PMPI_Waitsome : PMPI_Testsome)(n, requests, many.found, many.indices, statuses);
-    if (!blocks)
-        return PMPI_Testall(n, requests, many.found, statuses);
-    *many.found = 1;
-    return PMPI_Waitall(n, requests, statuses);
+    int code;
+    if (!many.some)
+        clear_errors(set, set->n);
+    if (many.some) {
+        code = (blocks ? PMPI_Waitsome : PMPI_Testsome)(n, requests, many.found, many.indices, set->status);
+        if (code == MPI_SUCCESS && *many.found != MPI_UNDEFINED)
+            clear_errors(set, *many.found);
+    } else if (blocks) {
+        *many.found = 1;
+        code = PMPI_Waitall(n, requests, set->status);
+    } else {
+        code = PMPI_Testall(n, requests, many.found, set->status);
+    }
+    return code;
 }
 
 static int complete_many_as_mpi(int n, MPI_Request *requests, many_t many, MPI_Status *statuses, bool blocks)
 {
     set_t set;
     remember_handles(&set, n, requests, true, statuses);
-    int code = test_many(n, requests, many, set.status, blocks);
+    int code = test_many(&set, n, requests, many, blocks);
     int ended = !many.some ? set.n : *many.found != MPI_UNDEFINED ? *many.found : 0;
     code = true_code(&set, ended, code);
     if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) { /* of which one, nobody says */
@@ -398,10 +410,11 @@ static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *
         if (ended >= 0) {
             *many.found = 1;
             many.indices[0] = ended;
+            clear_errors(&set, 1);
             code = MPI_SUCCESS;
             break;
         }
-        code = test_many(n, requests, many, set.status, blocks && !given && may_block());
+        code = test_many(&set, n, requests, many, blocks && !given && may_block());
         if (given > 0 && *many.found == MPI_UNDEFINED) /* for MPI there is no request that is active */
             *many.found = 0;
         code = true_code(&set, many.some && *many.found != MPI_UNDEFINED ? *many.found : set.n, code);

@@ -45,10 +45,10 @@ bool sv_drop_fast_wanted;
 
 sv_drop_route_t sv_drop_route;
 
-bool sv_drop_fast_all(bool mine)
+bool sv_drop_fast_all(MPI_Comm comm, bool mine)
 {
     int own = mine, all = 0;
-    return PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own) == MPI_SUCCESS && all;
+    return PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && all;
 }
 
 /* The ranks of MPI_COMM_WORLD that are on this node, the caller's to free, and how long a slot is. Collective. */
@@ -225,7 +225,7 @@ static bool make_world(bool *refused_out)
                                     .timeout_s = sv_drop_settings()->timeout_ns ? 0 : -1,
                                     .message_slot_bytes = (size_t)sv_drop_route.slot_bytes};
     const bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &sv_drop_route.world) == SELVAGE_SUCCESS;
-    *refused_out = !sv_drop_fast_all(made);
+    *refused_out = !sv_drop_fast_all(sv_drop_route.own, made);
     if (!*refused_out) {
         /* A message to each rank of the node and from each, a few times: after those there are slots. */
         bool good = true;
@@ -297,7 +297,7 @@ bool sv_drop_fast_enter(MPI_Comm comm)
  */
 static bool open_collectives(MPI_Comm comm, MPI_Comm agreeing)
 {
-    if (sv_drop_fast_agree(agreeing, sv_drop_wireup_open()))
+    if (sv_drop_fast_all(agreeing, sv_drop_wireup_open()))
         (void)all_have_warmed_up(agreeing, sv_drop_wireup_with(comm));
     return sv_drop_collcomm_open(comm, agreeing, NULL);
 }
@@ -385,9 +385,9 @@ void sv_drop_fast_leave(MPI_Comm comm)
         return;
     /* All ranks must have shown device memory, and none may have a receive that nobody watches. */
     MPI_Comm const agreeing = everybody ? sv_drop_route.own : comm;
-    if (!sv_drop_fast_agree(agreeing, atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed) &&
-                                          !atomic_load_explicit(&sv_drop_route.unwatched, memory_order_relaxed) &&
-                                          !sv_drop_is_stuck() && (everybody || may_open_part(comm))))
+    if (!sv_drop_fast_all(agreeing, atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed) &&
+                                        !atomic_load_explicit(&sv_drop_route.unwatched, memory_order_relaxed) &&
+                                        !sv_drop_is_stuck() && (everybody || may_open_part(comm))))
         return;
     if (!everybody) {
         sv_drop_route.lacks_part = !open_collectives(comm, agreeing);

@@ -40,8 +40,9 @@ bool sv_drop_fast_least(MPI_Comm comm, int64_t *values, int n);
 /* Whether collective calls on a communicator cannot be those of another thread while this one opens the route. */
 bool sv_drop_fast_is_in_order(MPI_Comm comm);
 
-/* On the communicator of the drop-in's: whether all ranks say so. */
-bool sv_drop_fast_all(bool mine);
+/* Whether all ranks of a communicator say so. While the route opens they ask like this, and drive nothing: another rank
+   may have it open already, and what it announces must not be taken for data here. */
+bool sv_drop_fast_all(MPI_Comm comm, bool mine);
 /* Rank in MPI_COMM_WORLD of a communicator's rank; MPI_UNDEFINED if it has none. Not with the lock. */
 int sv_drop_world_rank(MPI_Comm comm, int peer);
 

@@ -102,7 +102,8 @@ bool sv_drop_wireup_begin(const int *rank, int n, int64_t slot_bytes)
                                     .timeout_s = sv_drop_settings()->timeout_ns ? 0 : -1,
                                     .message_slot_bytes = (size_t)slot_bytes};
     good = selvage_comm_create(MPI_COMM_WORLD, &params, &sv_drop_route.world) == SELVAGE_SUCCESS && good;
-    return sv_drop_fast_all(good); /* which also orders the words' beginnings before their first use */
+    /* This also orders the words' beginnings before their first use. */
+    return sv_drop_fast_all(sv_drop_route.own, good);
 }
 
 /* A number that stands for a GPU: FNV-1a of its bus id, as http://www.isthe.com/chongo/tech/comp/fnv/ has it. */
