@@ -24,6 +24,7 @@ typedef struct rounds {
     uint64_t seed;
     int step, rank; /* of MPI_COMM_WORLD */
     MPI_Comm comm, twin; /* where the step's calls are made, and those of MPI's own */
+    MPI_Comm line, line_twin; /* the same ranks in a row, or in a ring */
     int size, me;   /* of comm */
     bool says;      /* what each step is */
     char text[160]; /* what this one is */
@@ -75,6 +76,10 @@ static inline void *side_of(const place_t *place, bool plain)
 static inline MPI_Comm comm_of(bool plain)
 {
     return plain ? now.twin : now.comm;
+}
+static inline MPI_Comm line_of(bool plain)
+{
+    return plain ? now.line_twin : now.line;
 }
 
 /* Steps: some messages at once, and a collective call. */

@@ -11,7 +11,7 @@ enum { RANKS = 16, OUT = 0, IN = 1 };
 
 typedef enum which {
     BCAST, REDUCE, ALLREDUCE, SCAN, EXSCAN, BLOCKS, UNEQUAL, GATHER, SCATTER, ALLGATHER, ALLTOALL, GATHERV, SCATTERV,
-    ALLGATHERV, ALLTOALLV, CALLS
+    ALLGATHERV, ALLTOALLV, NEIGHBORS, NEIGHBORS_EACH, CALLS
 } which_t;
 
 /* What both calls of a step are. */
@@ -76,7 +76,7 @@ static void draw_lists(call_t *c, int *out_out, int *in_out)
 static void open_call(call_t *c)
 {
     const int size = now.size;
-    const bool listed = c->which == UNEQUAL || c->which >= GATHERV;
+    const bool listed = c->which == UNEQUAL || (c->which >= GATHERV && c->which <= ALLTOALLV);
     int out = c->n, in = c->n;
     if (listed)
         draw_lists(c, &out, &in);
@@ -88,6 +88,9 @@ static void open_call(call_t *c)
         out_span += c->out.pitch * (size_t)(size - 1);
     if (c->which == GATHER || c->which == ALLGATHER || c->which == ALLTOALL)
         in_span += c->in.pitch * (size_t)(size - 1);
+    /* Two neighbours. */
+    out_span += c->which == NEIGHBORS_EACH ? c->out.pitch : 0;
+    in_span += c->which == NEIGHBORS || c->which == NEIGHBORS_EACH ? c->in.pitch : 0;
     if (c->in_place && out_span > in_span && reduces(c->which)) /* it has what both would have */
         in_span = out_span;
     c->from = open_place(OUT, out_span, c->element);
@@ -159,6 +162,14 @@ static int move_something(const call_t *c, bool plain, MPI_Request *pending)
         code = DO(Allgatherv, allgatherv, c->in_place ? MPI_IN_PLACE : from, out->n, type, to, c->in_counts,
                   c->in_displs, type, comm);
         break;
+    case NEIGHBORS:
+        code = DO(Neighbor_allgather, neighbor_allgather, from, out->count, out->type, to, in->count, in->type,
+                  line_of(plain));
+        break;
+    case NEIGHBORS_EACH:
+        code = DO(Neighbor_alltoall, neighbor_alltoall, from, out->count, out->type, to, in->count, in->type,
+                  line_of(plain));
+        break;
     default:
         code = DO(Alltoallv, alltoallv, from, c->counts, c->displs, type, to, c->in_counts, c->in_displs, type, comm);
         break;
@@ -187,9 +198,9 @@ void call_all(void)
         c.element = (element_t){MPI_SIGNED_CHAR, 1};
     const bool real = c.element.type == MPI_DOUBLE || c.element.type == MPI_FLOAT;
     c.op = known[draw_alike(real ? 4 : 6, "operation", 0)];
-    c.n = draw_count("elements", 0, ELEMENTS_MOST / now.size);
+    c.n = draw_count("elements", 0, ELEMENTS_MOST / (now.size + 1));
     c.root = (int)draw_alike((unsigned)now.size, "root", 0);
-    c.in_place = draw_alike(4, "in place", 0) == 0 && c.which != BCAST && c.which != ALLTOALLV;
+    c.in_place = draw_alike(4, "in place", 0) == 0 && c.which != BCAST && c.which < ALLTOALLV;
     c.waits = draw_alike(3, "request", 0) == 0;
     snprintf(now.text, sizeof now.text, "call %d of %d ranks, root %d, %d elements of %d bytes%s%s", c.which, now.size,
              c.root, c.n, c.element.bytes, c.in_place ? ", in place" : "", c.waits ? ", by a request" : "");

@@ -7,7 +7,7 @@
 
 #include "fixtures/check.h"
 
-enum { MESSAGES = 8, BEFORE, AFTER, AGAIN, WAYS };
+enum { MESSAGES = 8, BEFORE, AFTER, AGAIN, AROUND, WAYS };
 
 /* One of the messages of a step. */
 typedef struct message {
@@ -268,11 +268,47 @@ static void pass_again(const message_t *messages, int count, bool plain)
         CALL(Request_free, &requests[i]);
 }
 
+/* Each rank to one and from another: in one call, from one buffer to another or within one. */
+static void pass_around(void)
+{
+    const element_t element = draw_element(0);
+    const int n = draw_count("elements", 0, ELEMENTS_MOST), by = (int)draw_alike((unsigned)now.size, "by", 0);
+    const int dest = (now.me + by) % now.size, source = (now.me + now.size - by) % now.size, tag = now.step % 2000;
+    const bool replaces = draw_alike(3, "replaces", 0) == 0;
+    shape_t out = make_shape(element, n, 0, false), in = make_shape(element, n, 1, false);
+    const place_t from = open_place(0, out.span, element), to = open_place(1, in.span, element);
+    MPI_Status status;
+    snprintf(now.text, sizeof now.text, "%d elements of %d bytes around %d ranks by %d%s", n, element.bytes, now.size,
+             by, replaces ? ", in place" : "");
+    for (int plain = 0; plain < 2; plain++) {
+        int elements = -1, code;
+        if (replaces)
+            code = CALL(Sendrecv_replace, side_of(&from, plain), out.count, out.type, dest, tag, source, tag,
+                        comm_of(plain), &status);
+        else
+            code = CALL(Sendrecv, side_of(&from, plain), out.count, out.type, dest, tag, side_of(&to, plain), in.count,
+                        in.type, source, tag, comm_of(plain), &status);
+        CHECK_EQ(code, MPI_SUCCESS);
+        CALL(Get_elements, &status, replaces ? out.type : in.type, &elements);
+        CHECK_EQ(elements, n);
+        CHECK_EQ(status.MPI_SOURCE, source);
+        CHECK_EQ(status.MPI_TAG, tag);
+    }
+    check_place(&from);
+    check_place(&to);
+    free_shape(&out);
+    free_shape(&in);
+}
+
 void pass_messages(void)
 {
     message_t messages[MESSAGES];
     const int count = 1 + (int)draw_alike(MESSAGES, "messages", 0);
     const unsigned way = draw_alike(WAYS - BEFORE, "way", 0) + BEFORE;
+    if (way == AROUND) {
+        pass_around();
+        return;
+    }
     draw_messages(messages, count);
     snprintf(now.text, sizeof now.text, "%d messages of %d ranks, the first of %d elements of %d bytes, way %u", count,
              now.size, messages[0].n, messages[0].element.bytes, way - BEFORE);
