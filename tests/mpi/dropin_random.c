@@ -232,8 +232,11 @@ static void make_comms(MPI_Comm comms[COMMS], MPI_Comm twins[COMMS], MPI_Comm li
         MPI_Comm_dup(comms[i], &twins[i]);
         MPI_Comm_size(comms[i], &size);
         for (int is_ring = 0; is_ring < BOTH; is_ring++)
-            for (int plain = 0; plain < BOTH; plain++)
-                MPI_Cart_create(comms[i], 1, &size, &is_ring, 0, &lines[i][is_ring][plain]);
+            for (int plain = 0; plain < BOTH; plain++) {
+                /* In rings of one or two, MPI's two forms of a call differ in which block goes which way. */
+                const int wraps = is_ring && size > 2;
+                MPI_Cart_create(comms[i], 1, &size, &wraps, 0, &lines[i][is_ring][plain]);
+            }
     }
 }
 
