@@ -25,6 +25,7 @@ program fortran_mpi
 
   call names_and_errors(comm)
   call ring_of_arrays(comm)
+  call lengths_that_change(comm)
   call refusals(comm)
   call lists_of_elements(comm)
   call rows_by_datatype()
@@ -81,7 +82,8 @@ contains
   subroutine neighbours_by_graph()
     type(selvage_exchange) :: exchange
     integer :: graph
-    integer, target :: sent(7), got(7), wanted(7)
+    integer, target, asynchronous :: sent(7), got(7)
+    integer :: wanted(7)
     integer :: above, below, i
     integer(c_size_t), parameter :: lengths(2) = [8, 12], places(2) = [16, 0], apart(2) = [12, 0]
     above = modulo(rank + 1, selvage_comm_size(comm))
