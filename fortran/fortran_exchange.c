@@ -4,15 +4,62 @@
  */
 #include "selvage_fortran.h"
 
+#include <stdint.h>
+#include <stdlib.h>
+
 _Static_assert(SELVAGE_ROUTE_SELF == 1 && SELVAGE_ROUTE_DIRECT == 5, "selvage.F90 has these numbers");
+
+static void create_exchange(selvage_comm_t **comm, selvage_exchange_t **exchange, const int *route,
+                            const int *checksum, int varying, int *error)
+{
+    selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = (selvage_route_t)sf_int(route),
+                                        .checksum = (selvage_checksum_t)sf_int(checksum), .varying = varying};
+    *exchange = NULL;
+    sf_settle(selvage_exchange_create(*comm, &params, exchange), error);
+}
 
 void selvage_fortran_exchange_create(selvage_comm_t **comm, selvage_exchange_t **exchange, const int *route,
                                      const int *checksum, int *error)
 {
-    selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = (selvage_route_t)sf_int(route),
-                                        .checksum = (selvage_checksum_t)sf_int(checksum)};
-    *exchange = NULL;
-    sf_settle(selvage_exchange_create(*comm, &params, exchange), error);
+    create_exchange(comm, exchange, route, checksum, 0, error);
+}
+
+void selvage_fortran_exchange_create_varying(selvage_comm_t **comm, selvage_exchange_t **exchange, const int *route,
+                                             const int *checksum, int *error)
+{
+    create_exchange(comm, exchange, route, checksum, 1, error);
+}
+
+/* Lengths without gaps, as C wants them; NULL for an absent array. */
+static selvage_status_t read_lengths(const CFI_cdesc_t *array, const char *name, size_t **out)
+{
+    if (!array)
+        return SELVAGE_SUCCESS;
+    *out = malloc((size_t)sf_elements(array) * sizeof **out + 1);
+    if (!*out)
+        return SELVAGE_ERR_MEMORY;
+    for (int i = 0; i < sf_elements(array); i++) {
+        const int64_t length = *(const int64_t *)sf_element(array, i);
+        if (length < 0)
+            return sf_refuse("%s(%d): is %lld", name, i + 1, (long long)length);
+        (*out)[i] = (size_t)length;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+void selvage_fortran_exchange_set_bytes(selvage_exchange_t **exchange, const CFI_cdesc_t *send_bytes,
+                                        const CFI_cdesc_t *recv_bytes, int *error)
+{
+    size_t *sends = NULL, *recvs = NULL;
+    selvage_status_t status = read_lengths(send_bytes, "send_bytes", &sends);
+    if (status == SELVAGE_SUCCESS)
+        status = read_lengths(recv_bytes, "recv_bytes", &recvs);
+    if (status == SELVAGE_SUCCESS)
+        status = selvage_exchange_set_bytes(*exchange, sends, (uint32_t)sf_elements(send_bytes), recvs,
+                                            (uint32_t)sf_elements(recv_bytes));
+    free(sends);
+    free(recvs);
+    sf_settle(status, error);
 }
 
 void selvage_fortran_exchange_add_send(selvage_exchange_t **exchange, void **ptr, const size_t *bytes,

@@ -339,6 +339,19 @@ contains
     call add_send_type_pointer(exchange, ptr, count, datatype%MPI_VAL, peer, tag, error)
   end subroutine
 
+  subroutine add_graph_pointer_f08(exchange, graph, send, send_room_bytes, send_bytes, recv, recv_room_bytes, &
+                                   recv_bytes, tag, send_offset_bytes, recv_offset_bytes, error)
+    type(selvage_exchange), intent(in) :: exchange
+    type(MPI_Comm), intent(in) :: graph
+    type(c_ptr), intent(in) :: send, recv
+    integer(c_size_t), intent(in) :: send_room_bytes, send_bytes(:), recv_room_bytes, recv_bytes(:)
+    integer, intent(in) :: tag
+    integer(c_size_t), intent(in), optional :: send_offset_bytes(:), recv_offset_bytes(:)
+    integer, intent(out), optional :: error
+    call add_graph_pointer(exchange, graph%MPI_VAL, send, send_room_bytes, send_bytes, recv, recv_room_bytes, &
+                           recv_bytes, tag, send_offset_bytes, recv_offset_bytes, error)
+  end subroutine
+
   subroutine add_recv_type_pointer_f08(exchange, ptr, count, datatype, peer, tag, error)
     type(selvage_exchange), intent(in) :: exchange
     type(c_ptr), intent(in) :: ptr

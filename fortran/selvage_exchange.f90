@@ -4,7 +4,8 @@
 
   public :: selvage_exchange_create, selvage_exchange_destroy, selvage_exchange_commit, selvage_exchange_start
   public :: selvage_exchange_wait, selvage_exchange_enqueue_wait, selvage_exchange_epoch, selvage_exchange_send_route
-  public :: selvage_exchange_add_send, selvage_exchange_add_recv
+  public :: selvage_exchange_add_send, selvage_exchange_add_recv, selvage_exchange_create_varying
+  public :: selvage_exchange_set_bytes
 
   !> Declares a packet to send: a whole array, or `bytes` bytes from a type(c_ptr) on. The first has index 0.
   interface selvage_exchange_add_send
@@ -56,6 +57,26 @@
       type(selvage_comm), intent(in) :: comm
       type(selvage_exchange), intent(out) :: exchange
       integer(c_int), intent(in), optional :: route, checksum
+      integer(c_int), intent(out), optional :: error
+    end subroutine
+
+    !> The same of an exchange whose packets may be shorter than they were declared. All ranks.
+    subroutine selvage_exchange_create_varying(comm, exchange, route, checksum, error) &
+        bind(C, name='selvage_fortran_exchange_create_varying')
+      import
+      type(selvage_comm), intent(in) :: comm
+      type(selvage_exchange), intent(out) :: exchange
+      integer(c_int), intent(in), optional :: route, checksum
+      integer(c_int), intent(out), optional :: error
+    end subroutine
+
+    !> How many bytes packets have from the next epoch on, in the order in which they were declared; both ends say the
+    !> same. Those of an absent array stay as they are.
+    subroutine selvage_exchange_set_bytes(exchange, send_bytes, recv_bytes, error) &
+        bind(C, name='selvage_fortran_exchange_set_bytes')
+      import
+      type(selvage_exchange), intent(in) :: exchange
+      integer(c_size_t), dimension(:), intent(in), optional :: send_bytes, recv_bytes
       integer(c_int), intent(out), optional :: error
     end subroutine
 

@@ -153,3 +153,60 @@
       integer(c_int), intent(out), optional :: error
     end subroutine
   end interface
+
+  public :: selvage_exchange_add_graph
+
+  !> Declares a packet to each neighbour, and one from each, in a communicator with a distributed graph of MPI: what
+  !> MPI_Neighbor_alltoallv moves there. Lengths are in bytes, one for each destination and source, and so are offsets
+  !> from the beginning of the arrays; without offsets packets lie one after the other. `graph` is an integer or a
+  !> type(MPI_Comm). A type(c_ptr) is followed by how many bytes there are.
+  interface selvage_exchange_add_graph
+    subroutine add_graph_array(exchange, graph, send, send_bytes, recv, recv_bytes, tag, send_offset_bytes, &
+                               recv_offset_bytes, error) bind(C, name='selvage_fortran_add_graph_array')
+      import
+      type(selvage_exchange), intent(in) :: exchange
+      integer(c_int), intent(in) :: graph
+      type(*), dimension(..), intent(in), asynchronous :: send
+      integer(c_size_t), dimension(:), intent(in) :: send_bytes
+      type(*), dimension(..), intent(inout), asynchronous :: recv
+      integer(c_size_t), dimension(:), intent(in) :: recv_bytes
+      integer(c_int), intent(in) :: tag
+      integer(c_size_t), dimension(:), intent(in), optional :: send_offset_bytes, recv_offset_bytes
+      integer(c_int), intent(out), optional :: error
+    end subroutine
+
+    subroutine add_graph_pointer(exchange, graph, send, send_room_bytes, send_bytes, recv, recv_room_bytes, &
+                                 recv_bytes, tag, send_offset_bytes, recv_offset_bytes, error) &
+        bind(C, name='selvage_fortran_add_graph')
+      import
+      type(selvage_exchange), intent(in) :: exchange
+      integer(c_int), intent(in) :: graph
+      type(c_ptr), intent(in) :: send
+      integer(c_size_t), intent(in) :: send_room_bytes
+      integer(c_size_t), dimension(:), intent(in) :: send_bytes
+      type(c_ptr), intent(in) :: recv
+      integer(c_size_t), intent(in) :: recv_room_bytes
+      integer(c_size_t), dimension(:), intent(in) :: recv_bytes
+      integer(c_int), intent(in) :: tag
+      integer(c_size_t), dimension(:), intent(in), optional :: send_offset_bytes, recv_offset_bytes
+      integer(c_int), intent(out), optional :: error
+    end subroutine
+#ifdef SELVAGE_HAVE_MPI_F08
+
+    subroutine add_graph_array_f08(exchange, graph, send, send_bytes, recv, recv_bytes, tag, send_offset_bytes, &
+                                   recv_offset_bytes, error) bind(C, name='selvage_fortran_add_graph_array_f08')
+      import
+      type(selvage_exchange), intent(in) :: exchange
+      type(MPI_Comm), intent(in) :: graph
+      type(*), dimension(..), intent(in), asynchronous :: send
+      integer(c_size_t), dimension(:), intent(in) :: send_bytes
+      type(*), dimension(..), intent(inout), asynchronous :: recv
+      integer(c_size_t), dimension(:), intent(in) :: recv_bytes
+      integer(c_int), intent(in) :: tag
+      integer(c_size_t), dimension(:), intent(in), optional :: send_offset_bytes, recv_offset_bytes
+      integer(c_int), intent(out), optional :: error
+    end subroutine
+
+    procedure :: add_graph_pointer_f08
+#endif
+  end interface

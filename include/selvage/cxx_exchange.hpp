@@ -133,6 +133,13 @@ public:
         check(selvage_exchange_rebind(get(), sends.empty() ? nullptr : sends.data(), count_of(sends.size()),
                                       recvs.empty() ? nullptr : recvs.data(), count_of(recvs.size())));
     }
+    /** Lengths from the next epoch on, in the order of the indices; an empty span leaves what is there. Local. Needs
+     *  params.varying. */
+    void set_bytes(span<const std::size_t> sends, span<const std::size_t> recvs) const
+    {
+        check(selvage_exchange_set_bytes(get(), sends.empty() ? nullptr : sends.data(), count_of(sends.size()),
+                                         recvs.empty() ? nullptr : recvs.data(), count_of(recvs.size())));
+    }
     /** Starts an epoch after the work on @p stream. Returns at once. */
     void start(void *stream) const { check(selvage_exchange_start(get(), stream)); }
     /** Whether the epoch is complete; then later work on @p stream sees what was received. Never blocks. */

@@ -56,6 +56,8 @@ typedef struct selvage_exchange_params {
     selvage_checksum_t checksum; /**< verification policy; must agree between ranks */
     int rebindable;              /**< not 0: selvage_exchange_rebind() may be called, which costs what it says there.
                                       Ranks need not agree */
+    int varying;                 /**< not 0: selvage_exchange_set_bytes() may be called, which costs what it says there.
+                                      Must agree between ranks; not together with rebindable */
 } selvage_exchange_params_t;
 
 /** Initialiser: `selvage_exchange_params_t p = {SELVAGE_EXCHANGE_PARAMS_INIT};` */
@@ -224,6 +226,35 @@ selvage_status_t selvage_exchange_rebind(selvage_exchange_t *ex, const void *con
                                          void *const *recvs, uint32_t nrecvs);
 
 /**
+ * @brief Says how long packets are from the next epoch on, up to what was declared: for counts that vary by step.
+ *
+ * Local; not collective, nothing is negotiated; after commit, between wait and the next start only. Each end of a
+ * packet says the same number before it starts the epoch; lengths stay until the next call. A packet begins where its
+ * buffer does. Where ends say different numbers, the epoch fails: start, test or wait return ERR_MISMATCH on both
+ * ranks, with both numbers, and the exchange is poisoned. (A wait on the device ends with that, or with ERR_TIMEOUT,
+ * and a rank that another neighbour gave up before, with ERR_PEER.)
+ * Before that more than was expected may have been written to the receive buffer, but never past its declared length.
+ *
+ * For exchanges created with `varying` only. Those have checksums (commit returns ERR_UNSUPPORTED without), do not use
+ * the route `direct`, and are not for graphs or sessions. Slots and routes are those of the declared lengths. Packets
+ * declared by a type or a list that leaves gaps keep their length.
+ *
+ * The lengths that are set already cost a comparison. Others of packets that kernels move are copied to the device, for
+ * which the host waits.
+ *
+ * @param[in] send_bytes  one for each send, in the order of the indices that selvage_exchange_add_send() gave; 0 is a
+ *                        packet too. NULL in place of the array, with @p nsends 0: all stay
+ * @param[in] nsends      0, or how many sends were declared
+ * @param[in] recv_bytes  the same for receives
+ * @param[in] nrecvs      0, or how many receives were declared
+ * @return ERR_ARGUMENT with the packet named (longer than declared, or of a type or list), after which all stay;
+ *         ERR_STATE before commit, without `varying`, while an epoch is under way, or while one that ended by
+ *         enqueue_wait or run is not over on the device; ERR_DEVICE, which poisons the exchange; else its first error
+ */
+selvage_status_t selvage_exchange_set_bytes(selvage_exchange_t *ex, const size_t *send_bytes, uint32_t nsends,
+                                            const size_t *recv_bytes, uint32_t nrecvs);
+
+/**
  * @brief Starts an epoch: packs, checksums, posts receives and begins to copy. Returns at once.
  *
  * Local; does not block, but for graphs (see the top of this file); stream-ordered after the work on @p stream.
@@ -253,8 +284,8 @@ selvage_status_t selvage_exchange_test(selvage_exchange_t *ex, void *stream);
  * After launches of graphs it waits until nothing is left to do on @p stream, and returns what they found.
  *
  * @return ERR_STATE if never started, or @p stream is being captured; ERR_CHECKSUM, ERR_TIMEOUT, ERR_PEER, ERR_MPI,
- *         ERR_DEVICE, after which the exchange is poisoned: start, test and wait return the same error, and it can only
- *         be destroyed
+ *         ERR_DEVICE, and ERR_MISMATCH where both ends set different lengths (selvage_exchange_set_bytes()), after
+ *         which the exchange is poisoned: start, test and wait return the same error, and it can only be destroyed
  */
 selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream);
 

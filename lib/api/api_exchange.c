@@ -9,6 +9,7 @@
 #include "pipeline/pipe_epoch.h"
 #include "pipeline/pipe_exchange.h"
 #include "pipeline/pipe_session.h"
+#include "pipeline/pipe_varying.h"
 
 static const char *const route_names[] = {"default", "self", "peer", "shared", "staged", "direct"};
 
@@ -40,6 +41,8 @@ selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exc
     selvage_status_t status = sv_api_copy_params("params", params, &own, sizeof own);
     if (status == SELVAGE_SUCCESS)
         status = sv_api_check_policy(own.route, own.checksum);
+    if (status == SELVAGE_SUCCESS && own.varying && own.rebindable)
+        status = sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_create: params has both rebindable and varying");
     exchange_call_t call = {.comm = comm, .params = &own};
     if (status == SELVAGE_SUCCESS)
         status = sv_comm_run(comm, run_exchange_create, &call);
@@ -111,13 +114,21 @@ selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex)
     return sv_api_leave(sv_comm_run(ex->comm, run_commit, ex));
 }
 
-static selvage_status_t check_pointers(const char *name, const void *pointers, uint32_t given, uint32_t declared)
+/* An array has one entry for each packet that was declared, or is not there. */
+typedef struct packet_array {
+    const char *call, *name, *count_name;
+    const void *entries;
+    uint32_t count, declared;
+} packet_array_t;
+
+static selvage_status_t check_array(const packet_array_t *array)
 {
-    if (!pointers && given)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_exchange_rebind: %ss is NULL and n%ss is %u", name, name, given);
-    if (pointers && given != declared)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_exchange_rebind: n%ss is %u; %u were declared", name, given,
-                        declared);
+    if (!array->entries && array->count)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is NULL and %s is %u", array->call, array->name,
+                        array->count_name, array->count);
+    if (array->entries && array->count != array->declared)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is %u; %u were declared", array->call, array->count_name,
+                        array->count, array->declared);
     return SELVAGE_SUCCESS;
 }
 
@@ -126,11 +137,25 @@ selvage_status_t selvage_exchange_rebind(selvage_exchange_t *ex, const void *con
 {
     SV_API_NEED(ex);
     SV_TRY(sv_api_enter(ex->comm));
-    selvage_status_t status = check_pointers("send", sends, nsends, ex->nsends);
+    selvage_status_t status = check_array(&(packet_array_t){__func__, "sends", "nsends", sends, nsends, ex->nsends});
     if (status == SELVAGE_SUCCESS)
-        status = check_pointers("recv", recvs, nrecvs, ex->nrecvs);
+        status = check_array(&(packet_array_t){__func__, "recvs", "nrecvs", recvs, nrecvs, ex->nrecvs});
     if (status == SELVAGE_SUCCESS)
         status = sv_rebind_bind(ex, sends, recvs);
+    return sv_api_leave(status);
+}
+
+selvage_status_t selvage_exchange_set_bytes(selvage_exchange_t *ex, const size_t *send_bytes, uint32_t nsends,
+                                            const size_t *recv_bytes, uint32_t nrecvs)
+{
+    SV_API_NEED(ex);
+    SV_TRY(sv_api_enter(ex->comm));
+    selvage_status_t status =
+        check_array(&(packet_array_t){__func__, "send_bytes", "nsends", send_bytes, nsends, ex->nsends});
+    if (status == SELVAGE_SUCCESS)
+        status = check_array(&(packet_array_t){__func__, "recv_bytes", "nrecvs", recv_bytes, nrecvs, ex->nrecvs});
+    if (status == SELVAGE_SUCCESS)
+        status = sv_varying_set(ex, send_bytes, recv_bytes);
     return sv_api_leave(status);
 }
 

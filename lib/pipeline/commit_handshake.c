@@ -101,6 +101,7 @@ static void fill_head(const selvage_exchange_t *x, const sv_peer_t *peer, sv_han
                                   .nonce = x->comm->nonce,
                                   .commit = x->comm->exchanges->commits,
                                   .policy = (uint32_t)x->policy,
+                                  .varying = x->varying,
                                   .nsends = peer->nsends,
                                   .nrecvs = peer->nrecvs,
                                   .create_number = x->create_number,

@@ -42,6 +42,7 @@ static void record_identity(sv_packet_t *p, bool is_send)
 {
     const selvage_comm_t *comm = p->x->comm;
     uint32_t own = (uint32_t)comm->wire->rank, other = (uint32_t)p->peer->rank;
+    p->declared_bytes = p->bytes;
     p->identity = (sv_record_t){.magic = SV_RECORD_MAGIC,
                                 .version = SV_RECORD_VERSION,
                                 .kind = SV_RECORD_PACKET,
@@ -157,6 +158,9 @@ selvage_status_t sv_commit_match(selvage_exchange_t *x)
             return sv_error(SELVAGE_ERR_MISMATCH, "rank %d runs another version of Selvage", peer->rank);
         if (head->policy != (uint32_t)x->policy)
             return sv_error(SELVAGE_ERR_MISMATCH, "rank %d has another checksum policy for this exchange", peer->rank);
+        if ((head->varying != 0) != x->varying)
+            return sv_error(SELVAGE_ERR_MISMATCH, "this exchange has params.varying %s rank %d, but not %s",
+                            x->varying ? "here and not on" : "on", peer->rank, x->varying ? "there" : "here");
 
         const uint32_t our_room = peer->nsends > peer->nrecvs ? peer->nsends : peer->nrecvs;
         const uint32_t their_room = head->nsends > head->nrecvs ? head->nsends : head->nrecvs;

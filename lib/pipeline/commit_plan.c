@@ -15,6 +15,7 @@
 #include "kernels/kernels.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/pipe_varying.h"
 #include "pipeline/route.h"
 
 enum { LINE = 64, SLOT_ALIGN = 256, NEAR_LINES = 2 /* a record, and a word for each */ };
@@ -77,6 +78,8 @@ static selvage_status_t choose_route(sv_packet_t *p)
                             selvage_route_name(wanted), peer->rank);
         wanted = x->comm->config.direct == SV_CONFIG_DIRECT_OFF ? SELVAGE_ROUTE_STAGED : SELVAGE_ROUTE_DIRECT;
     }
+    if (wanted == SELVAGE_ROUTE_DIRECT && x->varying)
+        wanted = SELVAGE_ROUTE_STAGED;
     if (!sv_route_ops_of(wanted)->messaged && wanted < peer->fallback) {
         if (wanted == x->forced_route)
             return sv_error(SELVAGE_ERR_UNSUPPORTED, "route %s was asked for, but memory of rank %d could not be "
@@ -316,6 +319,7 @@ static selvage_status_t make_slab(selvage_exchange_t *x, size_t slot_bytes)
 selvage_status_t sv_commit_plan(selvage_exchange_t *x)
 {
     size_t slab_bytes = 0;
+    SV_TRY(sv_varying_check(x));
     SV_TRY(sv_rebind_prepare(x));
     SV_TRY(sv_commit_check_overlap(x, x->rebind.now ? x->rebind.now->base : NULL));
 

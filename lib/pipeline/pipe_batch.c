@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Batches of packets that kernels move. Items are written once, at commit; a launch carries the epoch, the keys and the
- * shares that blocks take. Packets of different attempts go in launches of their own.
+ * Batches of packets that kernels move. Items are written at commit, and again only if lengths vary; a launch carries
+ * the epoch, the keys and the shares that blocks take. Packets of different attempts go in launches of their own.
  */
 #include "pipeline/pipe_batch.h"
 
@@ -113,11 +113,37 @@ static sv_pull_item_t pull_item(const sv_recv_t *recv)
     return item;
 }
 
+static size_t item_bytes(const selvage_exchange_t *x)
+{
+    return x->nsends * sizeof(sv_push_item_t) + x->nrecvs * sizeof(sv_pull_item_t);
+}
+
+/* To pinned memory, and from there to the device, for which the host waits. */
+static selvage_status_t write_items(selvage_exchange_t *x, void *pinned)
+{
+    sv_device_t *dev = x->comm->dev;
+    sv_push_item_t *push = pinned;
+    sv_pull_item_t *pull = (sv_pull_item_t *)(void *)(push + x->nsends);
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (sv_batch_has_item(&x->sends[i].p))
+            push[i] = push_item(&x->sends[i]);
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (sv_batch_has_item(&x->recvs[i].p))
+            pull[i] = pull_item(&x->recvs[i]);
+    selvage_status_t status = SV_DEVICE_CALL(dev, copy_async, x->batch.push_items, pinned, item_bytes(x), SV_COPY_H2D,
+                                             x->streams.kernel);
+    if (status == SELVAGE_SUCCESS)
+        status = SV_DEVICE_CALL(dev, stream_sync, x->streams.kernel);
+    if (status != SELVAGE_SUCCESS) /* the copy may be under way; no injected fault may keep this from waiting for it */
+        (void)SV_DEVICE_CALL(x->comm->dev_under, stream_sync, x->streams.kernel);
+    return status;
+}
+
 selvage_status_t sv_batch_make_items(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
-    const size_t bytes = x->nsends * sizeof(sv_push_item_t) + x->nrecvs * sizeof(sv_pull_item_t);
-    void *device, *host;
+    const size_t bytes = item_bytes(x);
+    void *device, *pinned;
     SV_TRY(sv_calloc(x->nsends, sizeof *x->batch.push_due, &x->batch.push_due));
     SV_TRY(sv_calloc(x->nrecvs, sizeof *x->batch.pull_due, &x->batch.pull_due));
     SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &device));
@@ -126,22 +152,18 @@ selvage_status_t sv_batch_make_items(selvage_exchange_t *x)
     x->memory.device_bytes += bytes;
     if (bytes == 0)
         return SELVAGE_SUCCESS;
-    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, bytes, &host));
-    sv_push_item_t *push = host;
-    sv_pull_item_t *pull = (sv_pull_item_t *)(void *)(push + x->nsends);
-    for (uint32_t i = 0; i < x->nsends; i++)
-        if (x->sends[i].p.kernel_copy || sv_packet_is_device_driven(&x->sends[i].p))
-            push[i] = push_item(&x->sends[i]);
-    for (uint32_t i = 0; i < x->nrecvs; i++)
-        if (x->recvs[i].p.kernel_copy || sv_packet_is_device_driven(&x->recvs[i].p))
-            pull[i] = pull_item(&x->recvs[i]);
-    selvage_status_t status = SV_DEVICE_CALL(dev, copy_async, device, host, bytes, SV_COPY_H2D, x->streams.kernel);
-    if (status == SELVAGE_SUCCESS)
-        status = SV_DEVICE_CALL(dev, stream_sync, x->streams.kernel);
-    if (status != SELVAGE_SUCCESS) /* the copy may be under way; no injected fault may keep this from waiting for it */
-        (void)SV_DEVICE_CALL(x->comm->dev_under, stream_sync, x->streams.kernel);
-    SV_DEVICE_CALL(dev, host_free, host);
+    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, bytes, &pinned));
+    const selvage_status_t status = write_items(x, pinned);
+    if (x->varying)
+        x->batch.pinned_items = pinned;
+    else
+        SV_DEVICE_CALL(dev, host_free, pinned);
     return status;
+}
+
+selvage_status_t sv_batch_update_items(selvage_exchange_t *x)
+{
+    return write_items(x, x->batch.pinned_items);
 }
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */

@@ -9,8 +9,14 @@
 #include "pipeline/pipe_exchange.h"
 #include "pipeline/route.h"
 
-/* At commit: writes what never changes about the packets that kernels move into device memory. */
+/* At commit: writes what stays the same about the packets that kernels move into device memory. */
 selvage_status_t sv_batch_make_items(selvage_exchange_t *x);
+/* The same again where lengths vary, while no kernel of the exchange's is under way: packets have other lengths. */
+selvage_status_t sv_batch_update_items(selvage_exchange_t *x);
+static inline bool sv_batch_has_item(const sv_packet_t *p)
+{
+    return p->kernel_copy || sv_packet_is_device_driven(p);
+}
 
 /* Whether the record lies in device memory, and after it a word for a pull that waits: after the payload in its slot
    on `peer`, in a place of its own on `self`. */

@@ -28,7 +28,7 @@
 
 #include "pipeline/pipe_exchange.h"
 
-enum { SV_HANDSHAKE_VERSION = 4, SV_HANDSHAKE_KIND = 0x4f4c4c48 };
+enum { SV_HANDSHAKE_VERSION = 5, SV_HANDSHAKE_KIND = 0x4f4c4c48 };
 
 /* First part of a handshake on the set-up channel; nsends sv_handshake_send_t and nrecvs sv_handshake_recv_t follow. */
 typedef struct sv_handshake_head {
@@ -36,7 +36,7 @@ typedef struct sv_handshake_head {
     uint32_t kind, version;
     uint32_t source, destination;
     uint64_t nonce, commit;      /* the communicator's and the commit's */
-    uint32_t policy, reserved;
+    uint32_t policy, varying;
     uint32_t nsends, nrecvs;
     uint64_t create_number;
     uint64_t has_segment;

@@ -19,6 +19,7 @@
 #include "pipeline/pipe_graph.h"
 #include "pipeline/pipe_phases.h"
 #include "pipeline/pipe_session.h"
+#include "pipeline/pipe_varying.h"
 #include "pipeline/route.h"
 
 uint64_t sv_enqueued_deadline_ns(const selvage_exchange_t *x)
@@ -280,6 +281,8 @@ static selvage_status_t report_recv(selvage_exchange_t *x, const sv_recv_t *recv
         x->comm->stats.bad_digests++;
     else
         x->comm->stats.bad_records++;
+    if (sv_varying_is_other(p, recv->record, result->epoch))
+        return sv_varying_report(x, p, recv->record);
     return sv_error(SELVAGE_ERR_CHECKSUM, "packet %u (tag %d) from rank %d to rank %d, epoch %llu, %zu bytes, salt "
                     "%llu, route %s: expected digest %016llx, found %016llx, by an enqueued wait, which cannot ask "
                     "again", p->index, p->tag, p->peer->rank, x->comm->wire->rank, (unsigned long long)result->epoch,

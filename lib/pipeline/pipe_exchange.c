@@ -41,6 +41,7 @@ selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange
     x->forced_route = params ? params->route : SELVAGE_ROUTE_DEFAULT;
     x->policy = policy_of(comm, params);
     x->rebind.allowed = params && params->rebindable;
+    x->varying = params && params->varying;
     x->failure.source = UINT32_MAX;
     x->create_number = ++comm->exchanges->creates;
     x->frees_seen = sv_device_frees();
@@ -242,6 +243,8 @@ static void free_resources(selvage_exchange_t *x)
         SV_DEVICE_CALL(dev, free, memory->scratch);
     if (x->batch.push_items && !device_busy)
         SV_DEVICE_CALL(dev, free, x->batch.push_items);
+    if (x->batch.pinned_items && !device_busy)
+        SV_DEVICE_CALL(dev, host_free, x->batch.pinned_items);
     memory->pinned = memory->slab = memory->scratch = NULL;
     memory->segment_open = false;
     sv_free(x->active_sends);

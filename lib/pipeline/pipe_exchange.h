@@ -137,7 +137,7 @@ struct sv_handshake_send;
 typedef struct sv_packet {
     struct selvage_exchange *x;
     struct sv_peer *peer;
-    size_t bytes;
+    size_t bytes, declared_bytes; /* bytes: of the next epoch, if they vary */
     int tag, peer_rank;
     uint32_t index;             /* the sender's */
     uint32_t own_index;         /* in this rank's array */
@@ -299,6 +299,7 @@ typedef enum sv_epoch_mode {
 typedef struct sv_exchange_batch {
     sv_push_item_t *push_items;    /* device: one per send, for those that kernels move */
     sv_pull_item_t *pull_items;    /* the same for receives; one block with push_items */
+    void *pinned_items;            /* what they were copied from, if lengths vary: they are copied again; owned */
     uint32_t *push_due, *pull_due; /* packets that the next batch takes */
     uint32_t npush_due, npull_due;
     const sv_send_t *first_push;   /* start pushed it on the caller's stream, in this epoch; or NULL */
@@ -395,6 +396,7 @@ struct selvage_exchange {
     sv_epoch_mode_t mode;          /* of this epoch */
     selvage_route_t forced_route;  /* by the parameters; DEFAULT: the configuration decides */
     int policy;                    /* SV_CONFIG_CHECKSUM_... */
+    bool varying;                  /* packets may be shorter than they were declared (pipe_varying.h) */
     bool messaged;                 /* some packet goes by messages of the wire */
     size_t send_bytes;
 
@@ -461,6 +463,8 @@ selvage_status_t sv_exchange_order(selvage_exchange_t *x);
 /* The same for all other exchanges of the communicator, before kernels that wait for other ranks are enqueued: what
    wait needs must not come after them. */
 void sv_exchange_order_others(const selvage_exchange_t *x);
+/* A call has failed that others wait for: poisons, and returns the exchange's first error. */
+selvage_status_t sv_exchange_fail_call(selvage_exchange_t *x, selvage_status_t status);
 /* The error that poisoned it, with its detail. */
 selvage_status_t sv_exchange_first_error(const selvage_exchange_t *x);
 

@@ -19,6 +19,7 @@
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_epoch.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/pipe_varying.h"
 #include "pipeline/route.h"
 
 /* One launch in the making. */
@@ -181,6 +182,7 @@ static selvage_status_t refuse_capture(const selvage_exchange_t *x, const char *
                         "another rank", call);
     if (!comm->dev->kernels_wait)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s in a graph: on this device no kernel may wait", call);
+    SV_TRY(sv_varying_refuse(x, call));
     SV_TRY(sv_enqueued_refuse(x, call));
     for (uint32_t i = 0; i < x->nrecvs; i++)
         if (x->recvs[i].p.in_place && x->recvs[i].p.ops->maps_device && !comm->dev->shows_stores)

@@ -13,6 +13,7 @@
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/pipe_varying.h"
 #include "pipeline/route.h"
 
 enum { CANDIDATES_MAX = 16 };
@@ -113,6 +114,10 @@ static bool name_by_data(sv_recv_t *recv, char *text, size_t text_bytes)
 bool sv_misdelivery_describe(sv_recv_t *recv, const sv_record_t *arrived, bool data_arrived, char *text,
                              size_t text_bytes)
 {
+    if (sv_varying_is_other(&recv->p, arrived, recv->p.x->epoch)) {
+        snprintf(text, text_bytes, "it was sent with another number of bytes");
+        return false;
+    }
     if (name_by_record(recv, arrived, text, text_bytes))
         return true;
     if (data_arrived && name_by_data(recv, text, text_bytes))

@@ -19,6 +19,7 @@
 #include "base/base_status.h"
 #include "comm/comm_control.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/pipe_varying.h"
 #include "pipeline/route.h"
 
 enum { ATTEMPT_MAX = 250, DOUBLINGS_MAX = 6, WARNINGS_MAX = 20 };
@@ -60,8 +61,22 @@ void sv_recovery_abort(selvage_exchange_t *x)
     abort();
 }
 
+/* The error of the last attempt. */
+static selvage_status_t give_up(sv_recv_t *recv, const sv_record_t *arrived, const char *text)
+{
+    const sv_packet_t *p = &recv->p;
+    selvage_exchange_t *x = p->x;
+    if (sv_varying_is_other(p, arrived, x->epoch))
+        return sv_varying_report(x, p, arrived);
+    x->failure.index = p->index;
+    x->failure.source = (uint32_t)p->peer->rank;
+    return sv_error(SELVAGE_ERR_CHECKSUM, "%.*s%s", SV_DETAIL_BYTES - 100, text,
+                    recv->damaged > 0 ? "; damaged in every attempt: was the send buffer written there between start "
+                                        "and wait?" : "");
+}
+
 /* A failed attempt: ask for another, or give up. */
-static selvage_status_t fail_attempt(sv_recv_t *recv, uint64_t now_ns, const char *what)
+static selvage_status_t fail_attempt(sv_recv_t *recv, const sv_record_t *arrived, uint64_t now_ns, const char *what)
 {
     sv_packet_t *p = &recv->p;
     selvage_exchange_t *x = p->x;
@@ -75,11 +90,7 @@ static selvage_status_t fail_attempt(sv_recv_t *recv, uint64_t now_ns, const cha
     sv_packet_trace(p, SV_TRACE_BAD, now_ns, 0, p->attempt);
     if (x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->damaged >= (unsigned)x->comm->config.retry_max ||
         recv->requested_attempt >= ATTEMPT_MAX) {
-        x->failure.index = p->index;
-        x->failure.source = (uint32_t)p->peer->rank;
-        selvage_status_t status = sv_error(SELVAGE_ERR_CHECKSUM, "%.*s%s", SV_DETAIL_BYTES - 100, text,
-                                           recv->damaged > 0 ? "; damaged in every attempt: was the send buffer "
-                                                               "written there between start and wait?" : "");
+        selvage_status_t status = give_up(recv, arrived, text);
         if (x->policy == SV_CONFIG_CHECKSUM_ABORT)
             sv_recovery_abort(x);
         return status;
@@ -104,11 +115,12 @@ selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arri
     x->failure.expected = arrived->digest;
     x->failure.found = 0;
     x->comm->stats.bad_records++;
-    if (recv->between_attempts && recv->p.nsegments > 1)
+    const bool present = arrived->attempt == recv->p.attempt && sv_varying_is_other(&recv->p, arrived, x->epoch);
+    if (recv->between_attempts && recv->p.nsegments > 1 && !present)
         return SELVAGE_SUCCESS; /* most likely another segment of the attempt that has failed already */
     if (sv_misdelivery_describe(recv, arrived, false, what, sizeof what))
         x->comm->stats.swapped_named++;
-    return fail_attempt(recv, now_ns, what);
+    return fail_attempt(recv, arrived, now_ns, what);
 }
 
 selvage_status_t sv_recovery_bad_digest(sv_recv_t *recv, uint64_t now_ns)
@@ -124,7 +136,7 @@ selvage_status_t sv_recovery_bad_digest(sv_recv_t *recv, uint64_t now_ns)
     if (sv_misdelivery_describe(recv, recv->record, true, what, sizeof what))
         x->comm->stats.swapped_named++;
     recv->result->epoch = 0; /* taken */
-    return fail_attempt(recv, now_ns, what);
+    return fail_attempt(recv, recv->record, now_ns, what);
 }
 
 selvage_status_t sv_recovery_request_resend(sv_recv_t *recv)
@@ -264,8 +276,11 @@ void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_co
         return;
     }
     uint32_t index = (uint32_t)word[4];
-    bool ours = (uint32_t)(word[4] >> 32) == (uint32_t)x->comm->wire->rank;
-    if (theirs == SELVAGE_ERR_CHECKSUM && ours && index < x->nsends && x->sends[index].p.peer->rank == source) {
+    const bool ours = (uint32_t)(word[4] >> 32) == (uint32_t)x->comm->wire->rank && index < x->nsends &&
+                      x->sends[index].p.peer->rank == source;
+    if (theirs == SELVAGE_ERR_MISMATCH && ours) {
+        status = sv_varying_report_send(&x->sends[index], message);
+    } else if (theirs == SELVAGE_ERR_CHECKSUM && ours) {
         const sv_packet_t *p = &x->sends[index].p;
         status = sv_error(SELVAGE_ERR_CHECKSUM,
                           "rank %d could not verify packet %u (tag %d) of this rank, epoch %llu, %zu bytes, salt %llu: "

@@ -330,7 +330,7 @@ static void poison_by_call(void *arg)
 }
 
 /* The neighbours will wait for this epoch or the next, so they are told. */
-static selvage_status_t fail_call(selvage_exchange_t *x, selvage_status_t status)
+selvage_status_t sv_exchange_fail_call(selvage_exchange_t *x, selvage_status_t status)
 {
     failed_call_t failed = {.x = x, .status = status};
     memcpy(failed.detail, sv_thread_detail(), sizeof failed.detail);
@@ -341,7 +341,7 @@ static selvage_status_t fail_call(selvage_exchange_t *x, selvage_status_t status
 /* A call that nobody may capture does not harm the exchange. */
 static selvage_status_t fail_unless_captured(selvage_exchange_t *x, selvage_status_t status)
 {
-    return status == SELVAGE_ERR_STATE ? status : fail_call(x, status);
+    return status == SELVAGE_ERR_STATE ? status : sv_exchange_fail_call(x, status);
 }
 
 static void init_backoff(const selvage_comm_t *comm, sv_backoff_t *backoff)
@@ -394,7 +394,7 @@ selvage_status_t sv_exchange_start_eager(selvage_exchange_t *x, void *stream)
     }
     status = sv_exchange_check_memory(x);
     if (status != SELVAGE_SUCCESS)
-        return fail_call(x, status);
+        return sv_exchange_fail_call(x, status);
     x->streams.caller = stream;
     x->mode = choose_epoch_mode(x);
     x->unordered = x->mode == SV_EPOCH_HOST_ONE_STREAM || x->mode == SV_EPOCH_DEVICE_ONE_STREAM;
@@ -405,7 +405,7 @@ selvage_status_t sv_exchange_start_eager(selvage_exchange_t *x, void *stream)
     if (status == SELVAGE_SUCCESS && !x->unordered)
         status = SV_DEVICE_CALL(x->comm->dev, event_record, x->streams.start_event, stream);
     if (status != SELVAGE_SUCCESS)
-        return fail_call(x, status);
+        return sv_exchange_fail_call(x, status);
     sv_exchange_moved(x, sv_clock_ns());
     if (!enter_running(x))
         return sv_exchange_first_error(x);
@@ -438,7 +438,7 @@ static selvage_status_t end_epoch_call(selvage_exchange_t *x, void *stream, cons
         return sv_error(SELVAGE_ERR_STATE, "%s: the exchange was never started", call);
     /* All of it was verified: what is not in its place yet is brought there, ahead of later work on the stream. */
     selvage_status_t status = x->layouts.packets ? sv_layouts_finish(x, stream) : SELVAGE_SUCCESS;
-    return status == SELVAGE_SUCCESS ? status : fail_call(x, status);
+    return status == SELVAGE_SUCCESS ? status : sv_exchange_fail_call(x, status);
 }
 
 /* With a progress thread nobody looks at it, and the flag is that thread's. */

@@ -103,6 +103,9 @@ static selvage_status_t refuse_session(selvage_exchange_t *x, unsigned epochs, v
         why = "ranks share a GPU, so that no kernel may wait for another rank";
     else if (!comm->dev->kernels_wait)
         why = "the device has no threads, so that no kernel may wait for another rank";
+    else if (x->varying)
+        why = "the exchange was created with params.varying, and kernels of applications would not hear of other "
+              "lengths";
     else if (comm->fault.armed)
         why = "packets of an application's kernels cannot be given the faults of SELVAGE_FAULT";
     else if (comm->dev->ops->stream_is_capturing(comm->dev, stream))

@@ -11,6 +11,7 @@
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/pipe_varying.h"
 #include "pipeline/route.h"
 
 /* --- phase 0, prepare --------------------------------------------------------------------------------------------- */
@@ -311,6 +312,8 @@ static selvage_status_t onesided_receive(sv_recv_t *recv, uint64_t now_ns, bool 
     if (recv->state != SV_RECV_WAITING)
         return SELVAGE_SUCCESS;
     SV_TRY(request_when_silent(recv, now_ns, moved));
+    if (sv_varying_has_come(recv)) /* there may be fewer segments than are waited for, or more */
+        return sv_recovery_bad_record(recv, recv->record, now_ns);
     uint32_t arrived = count_arrived(recv);
     if (arrived > recv->arrived_count && p->pulled)
         return take_pulled(recv, arrived, now_ns, moved);

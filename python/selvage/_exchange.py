@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes as c
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Sequence
 
 from . import _arrays, _mpi, _streams
 from ._arrays import View
@@ -102,19 +102,42 @@ class Epochs(Owned):
             check(library.selvage_stream_synchronize(self._device._handle, at))
 
 
+class _Side:
+    """The packets of one direction in a graph: how many rows of an array, and where they begin, in bytes."""
+
+    def __init__(self, name: str, kind: str, array: Any, rows: Sequence[int], first: Sequence[int] | None,
+                 neighbours: int) -> None:
+        self.view = _arrays.contiguous(array, name, written=name == "recv")
+        count = self.view.shape[0] if self.view.shape else 0
+        row_bytes = self.view.nbytes // count if count else 1
+        numbers = [int(number) for number in rows]
+        begins = [sum(numbers[:i]) for i in range(len(numbers))] if first is None else [int(at) for at in first]
+        for what, given in (("rows", numbers), ("first", begins)):
+            if len(given) != neighbours:
+                raise ArgumentError(f"{name}_{what}: {len(given)} numbers, and graph has {neighbours} {kind}", -1)
+        for number, begin in zip(numbers, begins):
+            if min(number, begin) < 0 or begin + number > count:
+                raise ArgumentError(f"{name}_rows: {number} rows from {begin} on, and the array has {count}", -1)
+        self.bytes = (c.c_size_t * neighbours)(*(number * row_bytes for number in numbers))
+        self.offsets = (c.c_size_t * neighbours)(*(begin * row_bytes for begin in begins))
+
+
 class Exchange(Epochs):
     """A set of packets between ranks, declared once, committed, and moved as often as the program steps.
 
     The i-th send of a (source, destination, tag) meets the i-th receive of the same three. All ranks make and commit
     their exchanges in one order, also where a rank has no packets. ``route`` forces a route ("peer", "shared",
     "staged", "direct"); ``checksum`` is "retry", "report", "abort" or "off" (None: what SELVAGE_CHECKSUM says).
+    ``varying=True``, on all ranks: packets may be shorter than declared, by another length in each step (set_bytes()).
     Making one is local; commit() and close() are collective.
     """
 
     _kind = "exchange"
 
-    def __init__(self, comm: Comm, *, route: str | None = None, checksum: str | None = None) -> None:
-        params = ExchangeParams(route=word("route", route, ROUTES), checksum=word("checksum", checksum, CHECKSUMS))
+    def __init__(self, comm: Comm, *, route: str | None = None, checksum: str | None = None,
+                 varying: bool = False) -> None:
+        params = ExchangeParams(route=word("route", route, ROUTES), checksum=word("checksum", checksum, CHECKSUMS),
+                                varying=bool(varying))
         made = c.c_void_p()
         check(library.selvage_exchange_create(comm._handle, params, made))
         self._own(made, comm, library.selvage_exchange_destroy)
@@ -133,6 +156,41 @@ class Exchange(Epochs):
     def add_recv(self, array: Any, peer: int, tag: int = 0, *, indices: Any = None) -> int | None:
         """Declares a packet to receive; as add_send(). It has as many bytes as the send that it meets."""
         return self._add("recv", array, peer, tag, indices)
+
+    def add_graph(self, graph: Any, send: Any, send_rows: Sequence[int], recv: Any, recv_rows: Sequence[int],
+                  tag: int = 0, *, send_first: Sequence[int] | None = None,
+                  recv_first: Sequence[int] | None = None) -> None:
+        """Declares a packet to each neighbour, and one from each, of a communicator with a distributed graph of MPI.
+
+        That is what ``graph.Neighbor_alltoallv`` moves, in rows array[i] of contiguous arrays: ``send_rows[i]`` rows go
+        to the i-th destination, from row ``send_first[i]`` on, or from where those to the one before ended; and so for
+        sources. ``graph`` is of mpi4py, and has the ranks of the communicator in the same order. Local; before commit().
+        """
+        if graph is None:
+            raise TypeError("graph is a communicator of mpi4py with a distributed graph, not None")
+        handle = _mpi.handle_of(graph)
+        sources, destinations = _mpi.neighbours(graph)
+        sent = _Side("send", "destinations", send, send_rows, send_first, destinations)
+        received = _Side("recv", "sources", recv, recv_rows, recv_first, sources)
+        check(library.selvage_exchange_add_graph(self._handle, handle, sent.view.pointer, sent.bytes, sent.offsets,
+                                                 received.view.pointer, received.bytes, received.offsets, tag))
+        self._views += [sent.view, received.view]
+
+    def set_bytes(self, sends: Iterable[int] | None = None, recvs: Iterable[int] | None = None) -> None:
+        """Says how many bytes each packet has from the next step on, at most as many as its array.
+
+        One number for each packet, in the order of their indices; None leaves them. Both ends of a packet say the same
+        number, else the step raises MismatchError on both. Local; nothing is negotiated. For ``varying=True``, after
+        commit(), between two steps. Packets of arrays with gaps, and of indices with gaps, keep their length.
+        """
+        lists = [None if given is None else [int(number) for number in given] for given in (sends, recvs)]
+        for name, given in zip(("sends", "recvs"), lists):
+            if given and min(given) < 0:
+                raise ArgumentError(f"{name}: {min(given)} bytes", -1)
+        arguments: list[Any] = []
+        for given in lists:
+            arguments += [None, 0] if given is None else [(c.c_size_t * len(given))(*given), len(given)]
+        check(library.selvage_exchange_set_bytes(self._handle, *arguments))
 
     def commit(self) -> Exchange:
         """Matches packets with the peers. Collective; blocks. After an error the exchange can only be closed.

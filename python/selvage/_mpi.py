@@ -78,6 +78,14 @@ def handle_of(mpi_comm: Any) -> int:
     return int(module._handleof(mpi_comm))
 
 
+def neighbours(graph: Any) -> tuple[int, int]:
+    """How many sources and destinations a communicator of mpi4py has. Of others than distributed graphs: none."""
+    if graph == sys.modules["mpi4py.MPI"].COMM_NULL or graph.Get_topology() != sys.modules["mpi4py.MPI"].DIST_GRAPH:
+        return 0, 0
+    sources, destinations, _ = graph.Get_dist_neighbors_count()
+    return sources, destinations
+
+
 class Strided:
     """An MPI datatype of the elements of a strided array, for the time of a ``with``."""
 

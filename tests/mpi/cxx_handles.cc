@@ -347,6 +347,36 @@ static void test_rebind(selvage_device_t *device, const selvage::comm &comm, con
     CHECK_THROWS(ex.rebind({}, places), SELVAGE_ERR_ARGUMENT, "nrecvs is 2");
 }
 
+static void test_lengths(selvage_device_t *device, const selvage::comm &comm, const selvage::stream &stream)
+{
+    const int rank = comm.rank(), size = comm.size(), right = (rank + 1) % size, left = (rank + size - 1) % size;
+    selvage::device_array<std::int32_t> sent(device, 4), received(device, 4);
+    selvage_exchange_params_t params = selvage_exchange_params_init();
+    params.varying = 1;
+    selvage::exchange ex(comm, params);
+    CHECK(ex.add_send(sent, right, 1) == 0 && ex.add_recv(received, left, 1) == 0);
+    ex.commit();
+    for (std::size_t elements = 0; elements <= 4; elements++) {
+        const std::vector<std::size_t> bytes = {elements * sizeof(std::int32_t)};
+        std::vector<std::int32_t> host(4, 10 * static_cast<int>(elements) + rank), found(4, -1);
+        stream.copy(sent, host, SELVAGE_COPY_HOST_TO_DEVICE);
+        stream.copy(received, found, SELVAGE_COPY_HOST_TO_DEVICE);
+        if (elements < 4)
+            ex.set_bytes(bytes, bytes);
+        else { /* one after the other */
+            ex.set_bytes(bytes, {});
+            ex.set_bytes({}, bytes);
+        }
+        ex.start(stream);
+        ex.wait(stream);
+        stream.copy(found, received, SELVAGE_COPY_DEVICE_TO_HOST);
+        stream.synchronize();
+        for (std::size_t i = 0; i < 4; i++)
+            CHECK(found[i] == (i < elements ? 10 * static_cast<int>(elements) + left : -1));
+    }
+    CHECK_THROWS(ex.set_bytes(std::vector<std::size_t>{17}, {}), SELVAGE_ERR_ARGUMENT, "at most 16 were declared");
+}
+
 static void test_exchange(selvage_device_t *device, const selvage::comm &comm, const selvage::stream &stream)
 {
     const int rank = comm.rank(), size = comm.size(), right = (rank + 1) % size, left = (rank + size - 1) % size;
@@ -553,6 +583,7 @@ int main(int argc, char **argv)
         test_halo(device, comm, stream);
         test_exchange(device, comm, stream);
         test_rebind(device, comm, stream);
+        test_lengths(device, comm, stream);
         test_collectives(device, comm, stream);
         test_messages(device, comm, stream);
         destroyed.clear();

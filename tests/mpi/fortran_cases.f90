@@ -9,7 +9,7 @@ module fortran_cases
   use fortran_checks
   implicit none
   private
-  public :: names_and_errors, ring_of_arrays, refusals, lists_of_elements, device_and_kernel
+  public :: names_and_errors, ring_of_arrays, lengths_that_change, refusals, lists_of_elements, device_and_kernel
 
   type, bind(C) :: particle
     real(c_double) :: place(3)
@@ -93,6 +93,39 @@ contains
       call selvage_exchange_test(exchange, done)
     end do
     call check(selvage_exchange_epoch(exchange) == 2, what // ': epochs')
+    call selvage_exchange_destroy(exchange)
+  end subroutine
+
+  ! A packet that is shorter than its arrays, by another length in each epoch.
+  subroutine lengths_that_change(comm)
+    type(selvage_comm), intent(in) :: comm
+    type(selvage_exchange) :: exchange
+    integer(int32), target, asynchronous :: sent(6), got(6)
+    integer(c_size_t) :: bytes(1)
+    integer :: rank, size, below, n, error
+    rank = selvage_comm_rank(comm)
+    size = selvage_comm_size(comm)
+    below = modulo(rank - 1, size)
+    call selvage_exchange_create_varying(comm, exchange)
+    call selvage_exchange_add_send(exchange, sent, modulo(rank + 1, size), 3)
+    call selvage_exchange_add_recv(exchange, got, below, 3)
+    call selvage_exchange_commit(exchange)
+    do n = 0, 6
+      sent = 10 * rank + n
+      got = -1
+      bytes = 4 * n
+      call selvage_exchange_set_bytes(exchange, bytes)
+      call selvage_exchange_set_bytes(exchange, recv_bytes=bytes)
+      call selvage_exchange_start(exchange)
+      call selvage_exchange_wait(exchange)
+      call check(all(got(1:n) == 10 * below + n) .and. all(got(n + 1:) == -1), 'lengths that change')
+    end do
+    call selvage_exchange_set_bytes(exchange, [25_c_size_t], error=error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'at most 24 were declared')
+    call selvage_exchange_set_bytes(exchange, recv_bytes=[-4_c_size_t], error=error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'recv_bytes(1): is -4')
+    call selvage_exchange_set_bytes(exchange, [4_c_size_t, 4_c_size_t], error=error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'nsends is 2; 1 were declared')
     call selvage_exchange_destroy(exchange)
   end subroutine
 

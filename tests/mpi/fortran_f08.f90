@@ -22,9 +22,11 @@ program fortran_f08
 
   call names_and_errors(comm)
   call ring_of_arrays(comm)
+  call lengths_that_change(comm)
   call refusals(comm)
   call lists_of_elements(comm)
   call rows_by_datatype()
+  call neighbours_by_graph()
   call device_and_kernel(comm, device)
 
   dims = 0
@@ -70,6 +72,64 @@ contains
     call selvage_exchange_wait(exchange)
     call check(all(got(4, :) == wanted(2, :)) .and. all(got(3, :) == wanted(1, :)), 'rows')
     call check(count(got == -1) == 12, 'and nothing but rows')
+    call selvage_exchange_destroy(exchange)
+  end subroutine
+
+  ! Neighbours that MPI knows: the rank above gets two numbers, the rank below three; beside MPI's own collective.
+  subroutine neighbours_by_graph()
+    type(selvage_exchange) :: exchange
+    type(MPI_Comm) :: graph
+    integer, target, asynchronous :: sent(7), got(7)
+    integer :: wanted(7)
+    integer :: above, below, i
+    integer(c_size_t), parameter :: lengths(2) = [8, 12], places(2) = [16, 0], apart(2) = [12, 0]
+    above = modulo(rank + 1, selvage_comm_size(comm))
+    below = modulo(rank - 1, selvage_comm_size(comm))
+    sent = [(100 * rank + i, i = 1, 7)]
+    call MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, [below, above], MPI_UNWEIGHTED, 2, [above, below], &
+                                        MPI_UNWEIGHTED, MPI_INFO_NULL, .false., graph)
+
+    call selvage_exchange_create(comm, exchange)
+    call selvage_exchange_add_graph(exchange, graph, sent, lengths(1:1), got, lengths, 0, error=error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'send_bytes: has 1 elements, and graph has 2 destinations')
+    call selvage_exchange_add_graph(exchange, graph, sent, lengths, got, lengths, 0, places(1:0), error=error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'send_offset_bytes: has 0 elements')
+    call selvage_exchange_add_graph(exchange, graph, sent, lengths, got, -lengths, 0, error=error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'recv_bytes(1): is -8')
+    call selvage_exchange_add_graph(exchange, graph, sent, lengths, got(1:4), lengths, 0, error=error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'recv: has 16 bytes, and the packet of source 2 has 12 from 8 on')
+    call selvage_exchange_add_graph(exchange, graph, sent, lengths, got(1:7:2), lengths, 0, error=error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'recv: is not contiguous')
+    call selvage_exchange_add_graph(exchange, MPI_COMM_WORLD, sent, lengths, got, lengths, 0, error=error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'graph has no distributed graph topology')
+    call selvage_exchange_add_graph(exchange, MPI_COMM_NULL, sent, lengths, got, lengths, 0, error=error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'graph is MPI_COMM_NULL')
+    call selvage_exchange_add_graph(exchange, graph, sent, lengths, got, lengths, 7, send_offset_bytes=places)
+    wanted = -1
+    call MPI_Neighbor_alltoallv(sent, [2, 3], [4, 0], MPI_INTEGER, wanted, [2, 3], [0, 2], MPI_INTEGER, graph)
+    call run_once(exchange, got)
+    call check(all(got == wanted), 'neighbours of a graph, arrays')
+
+    call selvage_exchange_create(comm, exchange)
+    call selvage_exchange_add_graph(exchange, graph, c_loc(sent), c_sizeof(sent), lengths, c_loc(got(2)), 19_c_size_t, &
+                                    lengths, 7, recv_offset_bytes=apart, error=error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'recv: has 19 bytes, and the packet of source 1 has 8 from 12 on')
+    call selvage_exchange_add_graph(exchange, graph, c_loc(sent), c_sizeof(sent), lengths, c_loc(got(2)), 20_c_size_t, &
+                                    lengths, 7, recv_offset_bytes=apart)
+    wanted = -1
+    call MPI_Neighbor_alltoallv(sent, [2, 3], [0, 2], MPI_INTEGER, wanted, [2, 3], [4, 1], MPI_INTEGER, graph)
+    call run_once(exchange, got)
+    call check(all(got == wanted), 'neighbours of a graph, addresses')
+    call MPI_Comm_free(graph)
+  end subroutine
+
+  subroutine run_once(exchange, got)
+    type(selvage_exchange), intent(inout) :: exchange
+    integer, intent(inout), asynchronous :: got(:)
+    call selvage_exchange_commit(exchange)
+    got = -1
+    call selvage_exchange_start(exchange)
+    call selvage_exchange_wait(exchange)
     call selvage_exchange_destroy(exchange)
   end subroutine
 

@@ -95,3 +95,53 @@ def test_stream_of_the_device(comm):
             assert (v.get(stream) == 10 * left + step).all()
             exchange.wait(stream)
     assert comm.stats()["packets_received"] > 0
+
+
+def test_neighbours_of_a_graph(comm):
+    """Beside MPI's own collective: row counts that differ, in the graph's order and with rows left out."""
+    left, right = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    graph = MPI.COMM_WORLD.Create_dist_graph_adjacent([left, right], [right, left])
+    u, v = numpy.arange(24.).reshape(8, 3) + 100 * comm.rank, numpy.full((8, 3), -1.)
+    wanted = v.copy()
+    for first in (None, ([5, 1], [4, 0])):
+        sent_at, received_at = first or ([0, 2], [0, 2])
+        graph.Neighbor_alltoallv([u, [6, 9], [3 * at for at in sent_at], MPI.DOUBLE],
+                                 [wanted, [6, 9], [3 * at for at in received_at], MPI.DOUBLE])
+        with selvage.Exchange(comm) as exchange:
+            exchange.add_graph(graph, u, [2, 3], v, [2, 3], 4, send_first=first and sent_at,
+                               recv_first=first and received_at)
+            exchange.commit().exchange()
+            assert (v == wanted).all()
+        v[...] = wanted[...] = -1
+    with selvage.Exchange(comm) as exchange:
+        with pytest.raises(selvage.ArgumentError, match="send_rows: 1 numbers, and graph has 2 destinations"):
+            exchange.add_graph(graph, u, [2], v, [2, 3])
+        with pytest.raises(selvage.ArgumentError, match="recv_rows: 3 rows from 6 on, and the array has 8"):
+            exchange.add_graph(graph, u, [2, 3], v, [2, 3], recv_first=[0, 6])
+        with pytest.raises(selvage.ArgumentError, match="graph has no distributed graph topology"):
+            exchange.add_graph(MPI.COMM_WORLD, u, [], v, [])
+        with pytest.raises(TypeError, match="not None"):
+            exchange.add_graph(None, u, [], v, [])
+    graph.Free()
+
+
+def test_lengths_that_change(comm):
+    left, right = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    u, v = numpy.zeros(1000, "float32"), numpy.zeros(1000, "float32")
+    with selvage.Exchange(comm, varying=True) as exchange:
+        exchange.add_send(u, right)
+        exchange.add_recv(v, left)
+        exchange.commit()
+        for step in range(5):
+            u[:], v[:] = 10 * step + comm.rank, -1
+            exchange.set_bytes([4 * (100 * step + comm.rank)], [4 * (100 * step + left)])
+            exchange.exchange()
+            assert (v[:100 * step + left] == 10 * step + left).all() and (v[100 * step + left:] == -1).all()
+        with pytest.raises(selvage.ArgumentError, match="at most 4000 were declared"):
+            exchange.set_bytes([4001])
+        with pytest.raises(selvage.ArgumentError, match="recvs: -4 bytes"):
+            exchange.set_bytes(None, [-4])
+        exchange.set_bytes([8], [12])
+        # A rank whose neighbour gave up before it hears of that.
+        with pytest.raises((selvage.MismatchError, selvage.PeerError), match="this rank set|gave up the exchange"):
+            exchange.exchange()
