@@ -10,7 +10,7 @@ coll_cost.py time ALPHA_US GBITS BYTES P N...   and the time: ALPHA_US for each 
                                    A chunk goes on when it is whole. Ranks come at once, and have a core each
 
 All nodes have the same number of ranks, the root is rank 0, nothing is damaged. The model restates
-lib/collective/coll_nodes_{plan,reduce,copy,pairs,message}.c, and doc/measured.md tells of it.
+lib/collective/coll_nodes_{plan,reduce,copy,tree,pairs,message}.c, and doc/measured.md tells of it.
 """
 import math
 import sys
@@ -18,6 +18,7 @@ import sys
 HEAD, ANSWER, COMPARISON = 64, 192, 2 * 176      # bytes: before data, in answer to it, of a round of comparing
 EAGER, LEAST, MOST, UNIT, DIRECT = 60 << 10, 16 << 10, 512 << 10, 256, 16
 SENT_EVERYWHERE, SLOTS = 32 << 10, 8
+SHARE, SHARE_UNIT, ROUNDS = 4 << 10, 16, 16  # of those that travel whole; messages of a slot
 KINDS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all")
 
 
@@ -82,6 +83,24 @@ class Count:
         for node in range(self.nodes - 1, 0, -1):
             self.send(node, node - 1, rail, size)
 
+    def branches(self, origin, rail, size):
+        """A tree: node d after the origin has it from d without its lowest bit."""
+        for d in range(1, self.nodes):
+            self.send((origin + (d & (d - 1))) % self.nodes, (origin + d) % self.nodes, rail, size)
+
+    def gather(self, root, rail, size):
+        """The same tree, and each node's message has all that is under it."""
+        for d in range(1, self.nodes):
+            shares = min(d & -d, self.nodes - d)
+            self.send((root + d) % self.nodes, (root + (d & (d - 1))) % self.nodes, rail, shares * size)
+
+    def gather_all(self, rail, size):
+        known = 1
+        while known < self.nodes:
+            for node in range(self.nodes):
+                self.send(node, (node - known) % self.nodes, rail, min(known, self.nodes - known) * size)
+            known *= 2
+
     def path(self, steps, chunk):
         self.steps, self.chunk = steps, chunk
 
@@ -107,15 +126,30 @@ def count_vector(count, kind, total):
     everywhere = kind == "all_reduce" and direct and rows == 1 and chunk * (nodes - 1) <= SENT_EVERYWHERE
     fanned = kind == "broadcast" and direct and rows <= 1
     starred = kind == "reduce" and direct and (nodes == 2 or rows == 1)
-    steps = {"all_reduce": 1 if everywhere else 2 if direct else 2 * (nodes - 1),
-             "reduce": 1 if starred else nodes, "broadcast": 1 if fanned else nodes - 1}[kind]
+    binary = math.ceil(math.log2(nodes))
+    whole = (MOST - ROUNDS * (HEAD + SHARE_UNIT)) // nodes // SHARE_UNIT * SHARE_UNIT
+    gathers = not direct and kind != "broadcast" and whole > 0 and divide_up(total, rails) <= SHARE
+    if gathers:
+        chunk = min(whole, chunk)
+        rows = divide_up(total, rails * chunk)
+    branches = not direct and (rows + 1) * binary <= nodes - 1 + rows
+    back = binary if branches else nodes - 1
+    steps = {"all_reduce": 1 if everywhere else 2 if direct else nodes - 1 + back,
+             "reduce": 1 if starred else nodes, "broadcast": 1 if fanned else back}[kind]
+    if gathers:  # a number of rows are under way at a time
+        steps = binary * divide_up(rows, SLOTS)
     count.path(steps, min(chunk, divide_up(total, rails)))
+    count.fills = not gathers
     for row in range(rows):
         for rail in range(rails):
             size = min(max(total - (row * rails + rail) * chunk, 0), chunk)
             if size == 0:
                 continue
-            if everywhere:
+            if gathers and kind == "all_reduce":
+                count.gather_all(rail, size)
+            elif gathers:
+                count.gather(0, rail, size)
+            elif everywhere:
                 for node in range(nodes):
                     count.fan(node, rail, size)
             elif kind == "all_reduce" and direct:
@@ -123,7 +157,10 @@ def count_vector(count, kind, total):
                 count.fan(row % nodes, rail, size)
             elif kind == "all_reduce":
                 count.chain(rail, size)
-                count.back(rail, size)
+                if branches:
+                    count.branches(nodes - 1, rail, size)
+                else:
+                    count.back(rail, size)
             elif starred:
                 count.star(0, rail, size)
             elif kind == "reduce":
@@ -131,6 +168,8 @@ def count_vector(count, kind, total):
                 count.send(nodes - 1, 0, rail, size)
             elif fanned:
                 count.fan(0, rail, size)
+            elif branches:
+                count.branches(0, rail, size)
             else:
                 count.ring(0, rail, size)
 
