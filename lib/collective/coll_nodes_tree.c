@@ -5,12 +5,12 @@
  * Nodes are counted from the root of a tree, round. The node above node d is d without the lowest bit of it that is
  * set, so the nodes below d are d + 1, d + 2, d + 4 and so on, and all under d are d and the nodes that follow. A
  * result goes down the tree, to the most distant node first. The shares of a sum go up it to the root. Those for all
- * nodes go by rounds, each from the node `known` above, where `known` shares are in hand (Bruck and others 1997). Either
- * way entry i of what is in hand is the share of node mine + i, and who has all adds them in the order of nodes: the
- * bits are those of sums that go from node to node.
+ * nodes go by rounds, each from the node `known` above, where `known` shares are in hand (Bruck and others 1997).
+ * Either way entry i of what is in hand is the share of node mine + i, and who has all adds them in the order of nodes:
+ * the bits are those of sums that go from node to node.
  *
- * A share travels whole, so a rail's rank receives all of them: that is for what is short. The message of each round has
- * memory of its own, since it may be wanted again: in all no more than that of all shares and of the heads.
+ * A share travels whole, so a rail's rank receives all of them: that is for what is short. The message of each round
+ * has memory of its own, since it may be wanted again: in all no more than that of all shares and of the heads.
  *
  * It runs where the engine lives; a slot's memory is the arena's.
  */

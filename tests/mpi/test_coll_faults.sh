@@ -3,8 +3,8 @@
 #
 # Ranks that are killed, or stopped for 5 s, at any moment in collectives of every kind between virtual nodes: on nodes
 # of 1 and 2 ranks, pieces direct, in a chain, by trees and by MPI's own collectives, driven by the caller and by a
-# thread, by both wires. A stopped rank within the deadline: all goes on, and every result is right. Else every rank that
-# is left ends with an error that names a rank, and none hangs. How often that is the rank to blame is counted and
+# thread, by both wires. A stopped rank within the deadline: all goes on, and every result is right. Else every rank
+# that is left ends with an error that names a rank, and none hangs. How often that is the rank to blame is counted and
 # printed: of ranks that wait for each other, the one whose deadline ends first names the one that it waits for, which
 # may wait itself. Several jobs at a time, since most of them wait. COLL_FAULTS says how many faults (12); SEED is the
 # number of the first one (1).
