@@ -86,6 +86,8 @@ static selvage_status_t make_beforehand(create_task_t *call)
     call->coll->all.me = comm->wire->rank;
     for (int r = 0; r < comm->wire->size; r++)
         call->coll->all.ranks[r] = r;
+    if (comm->arena || topology->node_size > SV_COLL_RANKS) /* no use, or refused when all have come */
+        return SELVAGE_SUCCESS;
     SV_TRY(sv_team_init(&call->node, call->comm, topology->node_size));
     call->node.me = topology->node_index;
     for (int r = 0; r < topology->node_size; r++)
