@@ -100,9 +100,9 @@
       "direct all-reduces of at least this size that are not in place push, and read nothing from other ranks")        \
     X(COLL_CHECKSUM, coll_checksum, BOOL, "on", "", 1,                                                                 \
       "collectives verify what they take from other ranks, and choose their ways by what that costs")                  \
-    X(COLL_INTERNODE, coll_internode, CHOICE, "auto", "auto|chain|mpi", 1,                                             \
-      "how pieces of collectives go between nodes: each to all at once, from node to node, or by MPI's own "           \
-      "collectives; auto: at once among up to 16 nodes")                                                               \
+    X(COLL_INTERNODE, coll_internode, CHOICE, "auto", "auto|chain|mpi|tree", 1,                                        \
+      "how pieces of collectives go between nodes: each to all at once, from node to node, by MPI's own "              \
+      "collectives, or short ones by trees; auto: at once among up to 16 nodes, else as with tree")                    \
     X(SUM, sum, CHOICE, "order", "order|exact", 1,                                                                     \
       "sums of float32 and float64 in collectives: added in a fixed order, or exactly, with bits that no order, "      \
       "number of nodes or route changes")                                                                              \

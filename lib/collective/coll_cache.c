@@ -88,22 +88,13 @@ static outbox_t *peer_outbox(const sv_coll_cache_t *cache, uint32_t peer)
 
 enum { ITEM_TOKEN, ITEM_BYTES };
 
-static int team_rank_of(const sv_coll_arena_t *arena, const sv_team_t *team, uint32_t peer)
-{
-    for (int r = 0; r < team->size; r++)
-        if (team->ranks[r] == arena->comm->topology.node_ranks[peer])
-            return r;
-    return -1;
-}
-
-static void open_outboxes(sv_coll_arena_t *arena, const sv_team_t *team)
+static void open_outboxes(sv_coll_arena_t *arena, const sv_team_t *node)
 {
     sv_coll_cache_t *cache = arena->cache;
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
-        const int r = team_rank_of(arena, team, peer);
-        const sv_gather_item_t *item = r < 0 || peer == arena->me ? NULL : sv_gather_item_of(team, r);
+        const sv_gather_item_t *item = sv_gather_item_of(node, (int)peer);
         sv_mapping_handle_t handle;
-        if (!item || item->value[ITEM_BYTES] != sizeof(outbox_t))
+        if (peer == arena->me || item->value[ITEM_BYTES] != sizeof(outbox_t))
             continue;
         memcpy(&handle, &item->handle, sizeof handle);
         cache->peer_open[peer] = sv_shared_open(arena->comm->dev, &handle, item->value[ITEM_TOKEN],
@@ -111,7 +102,7 @@ static void open_outboxes(sv_coll_arena_t *arena, const sv_team_t *team)
     }
 }
 
-selvage_status_t sv_coll_cache_create(sv_coll_arena_t *arena, sv_team_t *team)
+selvage_status_t sv_coll_cache_create(sv_coll_arena_t *arena, sv_team_t *all, sv_team_t *node)
 {
     _Static_assert(sizeof(sv_mapping_handle_t) == sizeof(sv_device_handle_t), "it travels in the place of the other");
     selvage_comm_t *comm = arena->comm;
@@ -120,7 +111,7 @@ selvage_status_t sv_coll_cache_create(sv_coll_arena_t *arena, sv_team_t *team)
     const uint64_t token = sv_transfer_token(sv_clock_ns() ^ comm->nonce ^ (uint64_t)comm->wire->rank << 8);
     selvage_status_t status = sv_calloc(1, sizeof *arena->cache, &arena->cache);
     sv_coll_cache_t *cache = arena->cache;
-    sv_gather_item_t *item = sv_gather_item_begin(team);
+    sv_gather_item_t *item = sv_gather_item_begin(node);
     if (status == SELVAGE_SUCCESS) {
         sv_transfer_cache_init(&cache->mappings, &comm->config);
         cache->own_open = arena->memory && arena->nranks > 1 &&
@@ -131,9 +122,10 @@ selvage_status_t sv_coll_cache_create(sv_coll_arena_t *arena, sv_team_t *team)
         item->value[ITEM_BYTES] = sizeof(outbox_t);
         memcpy(&item->handle, &cache->own.mapping.handle, sizeof item->handle);
     }
-    SV_TRY(sv_gather(team, "selvage_coll_create: outboxes", 0, status, comm->timeout_s));
-    open_outboxes(arena, team);
-    return sv_gather(team, "selvage_coll_create: outboxes open", 0, SELVAGE_SUCCESS, comm->timeout_s);
+    uint64_t unused = 0;
+    SV_TRY(sv_coll_tell_node(all, node, "selvage_coll_create: outboxes", status));
+    open_outboxes(arena, node);
+    return sv_gather_least(all, "selvage_coll_create: outboxes open", 0, SELVAGE_SUCCESS, &unused, comm->timeout_s);
 }
 
 void sv_coll_cache_unmap(sv_coll_arena_t *arena)

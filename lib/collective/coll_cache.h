@@ -35,8 +35,8 @@
 typedef struct sv_coll_cache sv_coll_cache_t;
 
 /* Makes this rank's outbox and opens those of the peers: collective over all ranks of the communicator, one status for
-   all. Without an outbox a rank works as without a cache. */
-selvage_status_t sv_coll_cache_create(sv_coll_arena_t *arena, sv_team_t *team);
+   all. node: the team of this node's. Without an outbox a rank works as without a cache. */
+selvage_status_t sv_coll_cache_create(sv_coll_arena_t *arena, sv_team_t *all, sv_team_t *node);
 /* Lets go of what is the peers'; then, once all have, frees the rest. Accept an arena without a cache. */
 void sv_coll_cache_unmap(sv_coll_arena_t *arena);
 void sv_coll_cache_free(sv_coll_arena_t *arena);

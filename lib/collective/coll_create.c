@@ -13,7 +13,12 @@
 #include "collective/coll_tune.h"
 #include "comm/comm_control.h"
 
-enum { ITEM_CHANNELS, ITEM_BYTES, ITEM_NUMBERS, ITEM_FLAGS, ITEM_NODE, ITEM_TUNING };
+/* What a rank tells: its node, the channels that it wants and the numbers that it uses; and a digest of its terms,
+   which are the same on all ranks, or it is an error. */
+enum { WORD_NODE, WORD_TERMS };
+enum { NODE_SHIFT = 32, CHANNELS_SHIFT = 16, NUMBERS_MASK = 0xffff };
+_Static_assert(SV_COLL_ALIVE <= 16 && SV_COLL_CHANNELS <= 0xffff, "they share a word");
+enum { TERM_BYTES, TERM_TUNING, TERM_FLAGS, TERMS };
 enum { FLAG_ARENA = 1, FLAG_EXACT = 2 };
 /* More channels share the arena in smaller slots: with few ranks to send to, these are still long enough. */
 enum { CHANNELS_SOFT = 2, CHANNELS_GPU = 32, CHANNELS_FEW = 64, FEW_RANKS = 4 };
@@ -24,6 +29,8 @@ typedef struct create_task {
     bool asked; /* for so many, by params */
     bool exact; /* sums */
     sv_coll_tuning_t *tuning; /* until the arena has it */
+    uint64_t *words;          /* of all ranks; owned, until they are known */
+    sv_team_t node;           /* ranks of this node, for the arena; owned */
     selvage_coll_t *coll;
 } create_task_t;
 
@@ -55,13 +62,10 @@ static selvage_status_t check_alone(const selvage_comm_t *comm)
     return SELVAGE_SUCCESS;
 }
 
-/* Tells all what this rank has and wants, and lists the ranks. */
-static selvage_status_t gather_members(create_task_t *call)
+/* How many channels this rank wants. Blocks that wait for each other must all be resident, so no more than that. */
+static uint64_t count_channels(const selvage_comm_t *comm)
 {
-    selvage_comm_t *comm = call->comm;
     const sv_config_t *config = &comm->config;
-    sv_team_t *all = &call->coll->all;
-    /* How many channels it wants. Blocks that wait for each other must all be resident, so no more than that. */
     const bool soft = sv_coll_is_soft(comm->dev);
     const int usual = soft ? CHANNELS_SOFT : comm->topology.node_size <= FEW_RANKS ? CHANNELS_FEW : CHANNELS_GPU;
     int channels = config->coll_channels_max > 0 ? config->coll_channels_max : usual;
@@ -69,51 +73,91 @@ static selvage_status_t gather_members(create_task_t *call)
         channels = config->coll_channels_min;
     if (!soft && (unsigned)channels > comm->dev->launch_blocks)
         channels = (int)comm->dev->launch_blocks;
-    sv_gather_item_t item = {.value = {[ITEM_CHANNELS] = channels > 0 ? (uint64_t)channels : 1,
-                                     [ITEM_BYTES] = call->arena_bytes,
-                                     [ITEM_NUMBERS] = comm->arena ? comm->arena->numbers_used : 0,
-                                     [ITEM_FLAGS] = (comm->arena ? FLAG_ARENA : 0) |
-                                                    (call->exact ? FLAG_EXACT : 0),
-                                     [ITEM_NODE] = (uint64_t)comm->topology.node_ranks[0]}};
+    return channels <= 0 ? 1 : channels < SV_COLL_CHANNELS ? (uint64_t)channels : SV_COLL_CHANNELS;
+}
+
+/* What a communicator needs before ranks tell each other anything: so that nobody lacks memory in the middle. */
+static selvage_status_t make_beforehand(create_task_t *call)
+{
+    const selvage_comm_t *comm = call->comm;
+    const sv_topology_t *topology = &comm->topology;
+    SV_TRY(sv_coll_alloc(call->comm, comm->wire->size, &call->coll));
+    SV_TRY(sv_calloc((size_t)comm->wire->size * SV_GATHER_WORDS, sizeof *call->words, &call->words));
+    call->coll->all.me = comm->wire->rank;
+    for (int r = 0; r < comm->wire->size; r++)
+        call->coll->all.ranks[r] = r;
+    if (comm->arena || topology->node_size > SV_COLL_RANKS) /* no use, or refused when all have come */
+        return SELVAGE_SUCCESS;
+    SV_TRY(sv_team_init(&call->node, call->comm, topology->node_size));
+    call->node.me = topology->node_index;
+    for (int r = 0; r < topology->node_size; r++)
+        call->node.ranks[r] = topology->node_ranks[r];
+    return SELVAGE_SUCCESS;
+}
+
+/* Terms differ: everybody hears those of all, and says of which rank. Ends in an error. */
+static selvage_status_t report_terms(create_task_t *call, const uint64_t term[TERMS])
+{
+    sv_team_t *all = &call->coll->all;
+    const size_t me = (size_t)all->me * SV_GATHER_WORDS;
+    for (int i = 0; i < TERMS; i++) {
+        call->words[me] = term[i];
+        call->words[me + 1] = 0;
+        SV_TRY(sv_gather_words(all, "selvage_coll_create: terms", (uint64_t)i, SV_GATHER_WORDS, call->words,
+                               call->comm->timeout_s));
+        for (int r = 1; r < all->size; r++) {
+            const uint64_t first = call->words[0], value = call->words[(size_t)r * SV_GATHER_WORDS];
+            if (value == first)
+                continue;
+            if (i == TERM_BYTES)
+                return sv_error(SELVAGE_ERR_MISMATCH,
+                                "selvage_coll_create: params.arena_bytes is %llu here, %llu on rank "
+                                "0 and %llu on rank %d",
+                                (unsigned long long)term[i], (unsigned long long)first, (unsigned long long)value, r);
+            if (i == TERM_TUNING)
+                return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create: the file SELVAGE_COLL_TUNE says other "
+                                "things on rank %d than on rank 0", r);
+            if ((value ^ first) & FLAG_EXACT)
+                return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create: params.sum is %s on rank 0 and %s on rank "
+                                "%d", first & FLAG_EXACT ? "exact" : "order", value & FLAG_EXACT ? "exact" : "order",
+                                r);
+            return sv_error(SELVAGE_ERR_INTERNAL, "selvage_coll_create: of ranks 0 and %d only one has an arena", r);
+        }
+    }
+    return sv_error(SELVAGE_ERR_INTERNAL, "selvage_coll_create: ranks have the same terms, and their digests differ");
+}
+
+/* Ranks tell each other what they have and want: the first free number, the fewest channels; refused where ranks want
+   different arenas. */
+static selvage_status_t agree_on_members(create_task_t *call, uint32_t *channels_out)
+{
+    selvage_comm_t *comm = call->comm;
+    selvage_coll_t *coll = call->coll;
+    uint64_t used = 0, unused = 0;
+    uint64_t *mine = &call->words[(size_t)coll->all.me * SV_GATHER_WORDS];
     selvage_status_t status = check_alone(comm);
     if (status == SELVAGE_SUCCESS && !comm->arena)
         status = sv_coll_tuning_read(comm->config.coll_tune, &call->tuning);
-    item.value[ITEM_TUNING] = sv_coll_tuning_hash(comm->arena ? comm->arena->tuning : call->tuning);
-    memcpy(item.handle.bytes, comm->dev->bus_id, sizeof comm->dev->bus_id);
-    all->me = comm->wire->rank;
-    for (int r = 0; r < all->size; r++)
-        all->ranks[r] = r;
-    *sv_gather_item_begin(all) = item;
-    return sv_gather(all, "selvage_coll_create", 0, status, comm->timeout_s);
-}
-
-/* From the items of all: the first free number, the fewest channels; refused where ranks want different arenas. */
-static selvage_status_t agree_on_members(selvage_coll_t *coll, uint64_t arena_bytes, uint32_t *channels_out)
-{
-    uint64_t used = 0;
+    SV_TRY(sv_gather_least(&coll->all, "selvage_coll_create", 0, status, &unused, comm->timeout_s));
+    const uint64_t term[TERMS] = {
+        [TERM_BYTES] = call->arena_bytes,
+        [TERM_TUNING] = sv_coll_tuning_hash(comm->arena ? comm->arena->tuning : call->tuning),
+        [TERM_FLAGS] = (uint64_t)((comm->arena ? FLAG_ARENA : 0) | (call->exact ? FLAG_EXACT : 0))};
+    mine[WORD_NODE] = (uint64_t)comm->topology.node_ranks[0] << NODE_SHIFT | count_channels(comm) << CHANNELS_SHIFT |
+                      (comm->arena ? comm->arena->numbers_used : 0);
+    mine[WORD_TERMS] = sv_digest_finish(0, sv_digest_sum(0, 0, term, sizeof term));
+    SV_TRY(sv_gather_words(&coll->all, "selvage_coll_create: members", 0, SV_GATHER_WORDS, call->words,
+                           comm->timeout_s));
     *channels_out = SV_COLL_CHANNELS;
     for (int r = 0; r < coll->size; r++) {
-        const uint64_t *value = sv_gather_item_of(&coll->all, r)->value;
-        const uint64_t *first = sv_gather_item_of(&coll->all, 0)->value;
-        if (value[ITEM_BYTES] != first[ITEM_BYTES])
-            return sv_error(SELVAGE_ERR_MISMATCH,
-                            "selvage_coll_create: params.arena_bytes is %llu here, %llu on rank "
-                            "0 and %llu on rank %d",
-                            (unsigned long long)arena_bytes, (unsigned long long)first[ITEM_BYTES],
-                            (unsigned long long)value[ITEM_BYTES], r);
-        if (value[ITEM_TUNING] != first[ITEM_TUNING])
-            return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create: the file SELVAGE_COLL_TUNE says other things "
-                            "on rank %d than on rank 0", r);
-        if ((value[ITEM_FLAGS] ^ first[ITEM_FLAGS]) & FLAG_EXACT)
-            return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create: params.sum is %s on rank 0 and %s on rank %d",
-                            first[ITEM_FLAGS] & FLAG_EXACT ? "exact" : "order",
-                            value[ITEM_FLAGS] & FLAG_EXACT ? "exact" : "order", r);
-        if (value[ITEM_FLAGS] != first[ITEM_FLAGS])
-            return sv_error(SELVAGE_ERR_INTERNAL, "selvage_coll_create: of ranks 0 and %d only one has an arena", r);
-        used |= value[ITEM_NUMBERS];
-        coll->node_of[r] = (int)value[ITEM_NODE];
-        if (value[ITEM_CHANNELS] < *channels_out)
-            *channels_out = (uint32_t)value[ITEM_CHANNELS];
+        const uint64_t *word = &call->words[(size_t)r * SV_GATHER_WORDS];
+        const uint32_t channels = (uint32_t)(word[WORD_NODE] >> CHANNELS_SHIFT & NUMBERS_MASK);
+        if (word[WORD_TERMS] != call->words[WORD_TERMS])
+            return report_terms(call, term);
+        used |= word[WORD_NODE] & NUMBERS_MASK;
+        coll->node_of[r] = (int)(word[WORD_NODE] >> NODE_SHIFT);
+        if (channels < *channels_out)
+            *channels_out = channels;
     }
     return sv_coll_pick_number(used, &coll->number);
 }
@@ -148,20 +192,19 @@ static selvage_status_t run_coll_create(void *arg)
     uint64_t unused = 0, others;
     uint32_t channels;
     /* 1. All agree that they call this and have the memory to go on; then they tell each other what they want. */
-    selvage_status_t status = sv_coll_alloc(comm, comm->wire->size, &call->coll);
+    selvage_status_t status = make_beforehand(call);
     selvage_coll_t *coll = call->coll;
-    if (status == SELVAGE_SUCCESS)
-        status = sv_team_wake(&coll->all);
     SV_TRY_GOTO(status, sv_agree(comm, "selvage_coll_create", 0, status, &unused, comm->timeout_s), end);
-    SV_TRY_GOTO(status, gather_members(call), end);
-    SV_TRY_GOTO(status, agree_on_members(coll, call->arena_bytes, &channels), end);
+    SV_TRY_GOTO(status, agree_on_members(call, &channels), end);
+    sv_free(call->words);
+    call->words = NULL;
     /* 2. The first of all communicators makes the arena. The software device commits its memory at once, for all ranks
        of one machine: it takes no more than it needs. */
     if (!comm->arena) {
         uint64_t bytes = call->arena_bytes, enough = (uint64_t)comm->topology.node_size << 20;
         if (sv_coll_is_soft(comm->dev) && !call->asked && enough < bytes)
             bytes = enough;
-        SV_TRY_GOTO(status, sv_coll_arena_create(&coll->all, channels, bytes), end);
+        SV_TRY_GOTO(status, sv_coll_arena_create(&coll->all, &call->node, channels, bytes), end);
         comm->arena->tuning = call->tuning;
         call->tuning = NULL;
     }
@@ -181,10 +224,10 @@ static selvage_status_t run_coll_create(void *arg)
     if (status != SELVAGE_SUCCESS) {
         sv_coll_detach(coll);
         close_unused(&coll->all, others);
-    } else if (coll->spans) {
-        sv_team_rest(&coll->all);
     }
 end:
+    sv_team_fini(&call->node);
+    sv_free(call->words);
     sv_free(call->tuning);
     if (status != SELVAGE_SUCCESS && call->coll)
         sv_coll_free(call->coll);

@@ -5,8 +5,9 @@
  * store an answer there; each rank looks for the answers in its own memory. These words lie in slots, whose contents
  * mean nothing yet: the number in that of the own place, the answer of a peer in that of its connection.
  *
- * Every step ends in a gathering over all ranks of the communicator, so all have an arena or none has, and a failure is
- * followed by one more: nobody frees memory that somebody has mapped.
+ * What ranks tell each other goes round their node. Every step ends in an agreement of all ranks of the communicator,
+ * so all have an arena or none has, and a failure is followed by one more: nobody frees memory that somebody has
+ * mapped.
  */
 #include "collective/coll_cache.h"
 #include "collective/coll_setup.h"
@@ -25,9 +26,12 @@ static uint8_t *word_at(const sv_coll_arena_t *arena, void *base, uint32_t peer)
     return (uint8_t *)base + SV_COLL_ARENA_HEAD + peer * arena->layout.conn_bytes + arena->layout.slot_at;
 }
 
-static const sv_gather_item_t *item_of_peer(const sv_coll_arena_t *arena, const sv_team_t *team, uint32_t peer)
+selvage_status_t sv_coll_tell_node(sv_team_t *all, sv_team_t *node, const char *what, selvage_status_t status)
 {
-    return sv_gather_item_of(team, arena->comm->topology.node_ranks[peer]); /* the team is that of all ranks */
+    const double timeout_s = all->comm->timeout_s;
+    uint64_t unused = 0;
+    const selvage_status_t told = sv_gather(node, what, 0, SELVAGE_SUCCESS, timeout_s);
+    return sv_gather_least(all, what, 0, status == SELVAGE_SUCCESS ? told : status, &unused, timeout_s);
 }
 
 /* One word per rank of the node between the scratch and arenas, waited for. */
@@ -56,7 +60,7 @@ static selvage_status_t check_proofs(sv_coll_arena_t *arena, uint64_t token)
 }
 
 /* Opens the arenas of the peers, reads their numbers and stores the answers. */
-static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_team_t *team)
+static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_team_t *node)
 {
     selvage_comm_t *comm = arena->comm;
     const int *ranks = comm->topology.node_ranks;
@@ -65,7 +69,7 @@ static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_team_t *team)
         return SELVAGE_SUCCESS;
     /* 1. Open. */
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
-        const sv_gather_item_t *item = item_of_peer(arena, team, peer);
+        const sv_gather_item_t *item = sv_gather_item_of(node, (int)peer);
         if (peer == arena->me)
             continue;
         const sv_transfer_memory_t place = {.peer = ranks[peer], .handle = &item->handle,
@@ -84,12 +88,12 @@ static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_team_t *team)
         SV_TRY(copy_token(arena, &word[peer], word_at(arena, arena->base[peer], peer), SV_COPY_D2H));
     SV_TRY(sv_coll_finish_copies(arena));
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
-        if (word[peer] != item_of_peer(arena, team, peer)->value[ITEM_TOKEN])
+        if (word[peer] != sv_gather_item_of(node, (int)peer)->value[ITEM_TOKEN])
             return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: the handle of device memory of rank %d "
                             "leads to other memory", ranks[peer]);
     /* 3. Store the answers. */
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
-        word[peer] = sv_transfer_answer(item_of_peer(arena, team, peer)->value[ITEM_TOKEN], arena->me);
+        word[peer] = sv_transfer_answer(sv_gather_item_of(node, (int)peer)->value[ITEM_TOKEN], arena->me);
         if (peer != arena->me)
             SV_TRY(copy_token(arena, word_at(arena, arena->base[peer], arena->me), &word[peer], SV_COPY_H2D));
     }
@@ -97,12 +101,12 @@ static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_team_t *team)
 }
 
 /* Which peers this device reaches at once. One that the process does not see has been mapped, so it is reached. */
-static uint16_t find_reach(sv_coll_arena_t *arena, const sv_team_t *team)
+static uint16_t find_reach(sv_coll_arena_t *arena, const sv_team_t *node)
 {
     sv_device_t *dev = arena->comm->dev;
     unsigned reach = 0;
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
-        const char *bus_id = (const char *)item_of_peer(arena, team, peer)->handle.bytes;
+        const char *bus_id = (const char *)sv_gather_item_of(node, (int)peer)->handle.bytes;
         int possible;
         bool known = SV_DEVICE_CALL(dev, peer_access, bus_id, &possible) == SELVAGE_SUCCESS;
         if (!known || possible)
@@ -149,38 +153,41 @@ static const sv_arena_ops_t arena_ops = {.poll = sv_coll_queue_poll,
                                          .unmap = unmap_users,
                                          .release = unmap_and_free};
 
-selvage_status_t sv_coll_arena_create(sv_team_t *team, uint32_t nchannels, uint64_t bytes)
+selvage_status_t sv_coll_arena_create(sv_team_t *all, sv_team_t *node, uint32_t nchannels, uint64_t bytes)
 {
-    selvage_comm_t *comm = team->comm;
-    const double timeout_s = comm->timeout_s;
+    selvage_comm_t *comm = all->comm;
     sv_coll_arena_t *arena = NULL;
     const uint64_t token = sv_transfer_token(sv_clock_ns() ^ comm->nonce ^ (uint64_t)comm->wire->rank);
     sv_gather_item_t item = {.value = {[ITEM_TOKEN] = token}};
+    uint64_t unused = 0;
     bool mapped = false; /* somebody may have got as far as that */
     char detail[SV_DETAIL_BYTES];
-    /* 1. Make the arena, store the number in it, and tell all where it is. */
-    selvage_status_t status = sv_coll_arena_make(comm, nchannels, bytes, &arena);
+    /* 1. Make the arena, store the number in it, and tell the node where it is. */
+    memcpy(sv_gather_item_begin(node)->handle.bytes, comm->dev->bus_id, sizeof comm->dev->bus_id);
+    selvage_status_t status = sv_coll_tell_node(all, node, "selvage_coll_create: devices", SELVAGE_SUCCESS);
+    SV_TRY(status);
+    status = sv_coll_arena_make(comm, nchannels, bytes, &arena);
     if (status == SELVAGE_SUCCESS) {
-        arena->reach[arena->me] = find_reach(arena, team); /* the items at hand have the bus ids */
+        arena->reach[arena->me] = find_reach(arena, node); /* the items at hand have the bus ids */
         if (arena->memory)
             status = sv_coll_upload(arena, word_at(arena, arena->memory, arena->me), &token, sizeof token);
         item.handle = arena->handle;
         item.value[ITEM_OFFSET] = arena->handle_offset;
     }
-    *sv_gather_item_begin(team) = item;
-    SV_TRY_GOTO(status, sv_gather(team, "selvage_coll_create: arenas", 0, status, timeout_s), fail);
-    /* 2. Map the arenas of the peers, and tell all what this device reaches. */
+    *sv_gather_item_begin(node) = item;
+    SV_TRY_GOTO(status, sv_coll_tell_node(all, node, "selvage_coll_create: arenas", status), fail);
+    /* 2. Map the arenas of the peers, and tell them what this device reaches. */
     mapped = true;
-    status = map_peers(arena, team);
-    sv_gather_item_begin(team)->value[ITEM_REACH] = arena->reach[arena->me];
-    SV_TRY_GOTO(status, sv_gather(team, "selvage_coll_create: mapping", 0, status, timeout_s), fail);
+    status = map_peers(arena, node);
+    sv_gather_item_begin(node)->value[ITEM_REACH] = arena->reach[arena->me];
+    SV_TRY_GOTO(status, sv_coll_tell_node(all, node, "selvage_coll_create: mapping", status), fail);
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
-        arena->reach[peer] = (uint16_t)item_of_peer(arena, team, peer)->value[ITEM_REACH];
+        arena->reach[peer] = (uint16_t)sv_gather_item_of(node, (int)peer)->value[ITEM_REACH];
     /* 3. Look for the answers of all. */
     status = check_proofs(arena, token);
-    SV_TRY_GOTO(status, sv_gather(team, "selvage_coll_create: proof", 0, status, timeout_s), fail);
+    SV_TRY_GOTO(status, sv_gather_least(all, "selvage_coll_create: proof", 0, status, &unused, comm->timeout_s), fail);
     /* 4. Outboxes of the registration cache. */
-    SV_TRY_GOTO(status, sv_coll_cache_create(arena, team), fail);
+    SV_TRY_GOTO(status, sv_coll_cache_create(arena, all, node), fail);
     comm->arena = arena;
     comm->arena_ops = &arena_ops;
     return status;
@@ -191,8 +198,8 @@ fail:
     mapped |= comm->broken != SELVAGE_SUCCESS;
     memcpy(detail, sv_thread_detail(), sizeof detail);
     sv_coll_arena_unmap(arena);
-    bool unmapped = !mapped || sv_gather(team, "selvage_coll_create: unmapping", 0, SELVAGE_SUCCESS,
-                                              sv_coll_unmap_timeout(comm)) == SELVAGE_SUCCESS;
+    bool unmapped = !mapped || sv_gather_least(all, "selvage_coll_create: unmapping", 0, SELVAGE_SUCCESS, &unused,
+                                               sv_coll_unmap_timeout(comm)) == SELVAGE_SUCCESS;
     sv_coll_arena_free(arena, unmapped);
     memcpy(sv_thread_detail(), detail, sizeof detail);
     return status;

@@ -7,6 +7,7 @@
  *       `--> coll_nodes_run.c                       one call after the other, from its beginning to its end
  *       |       |--> coll_nodes_reduce.c, coll_nodes_copy.c --> coll_rails.c    calls of all ranks; their rows,
  *       |       |                                              coll_nodes_plan.c    and which pieces these carry
+ *       |       |                      coll_nodes_tree.c <---------|            short ones, among many nodes
  *       |       |--> coll_nodes_pairs.c                            |            sends and receives
  *       |       |         `--> coll_nodes_message.c <--------------|            messages, answers
  *       |       |                             coll_nodes_handed.c <'            rows that are collectives of MPI's
@@ -28,8 +29,9 @@ enum { SV_COLL_HEAD_BYTES = 64, SV_COLL_WORD_COPIES = 3 };
 /* Rows of a call that are on their way at a time, and how many at most are begun on the device before the first has
    ended there; see coll_rails.c. */
 enum { SV_COLL_RAIL_SLOTS = 8, SV_COLL_RAIL_AHEAD = 2 * SV_COLL_RAIL_SLOTS, SV_COLL_CHUNK_BYTES = 512 << 10 };
-/* Up to so many nodes exchange pieces with each other directly; more of them have two neighbours each. */
-enum { SV_COLL_DIRECT_NODES = 16, SV_COLL_ALL_NODES = -2 };
+/* Up to so many nodes exchange pieces with each other directly; more of them have two neighbours each, or those of a
+   tree, of which no more than as many are below a node, since it has 2^16 nodes at most. */
+enum { SV_COLL_DIRECT_NODES = 16, SV_COLL_ALL_NODES = -2, SV_COLL_TREE = -3 };
 /* In place of a rank that is waited for: none, and those of the own rail, of which MPI does not say which. */
 enum { SV_COLL_NO_RANK = -1, SV_COLL_RAIL_RANKS = -2 };
 /* After so many turns of a wait the rest of the engine has one, even if every turn moved something. */
@@ -103,12 +105,13 @@ typedef struct sv_coll_row {
                                   -1: none. from ALL_NODES: the shares of the rail's ranks on all nodes are added. to
                                   ALL_NODES: the own share goes to these, before */
     bool ends;                 /* the result of the piece is there, once that is done */
+                               /* from TREE: shares of all nodes come, each whole, by coll_nodes_tree.c */
     int source, next;          /* the result comes from that rank, and goes on to that one; -1: none; next ALL_NODES: to
-                                  the rail's ranks on all other nodes */
+                                  the rail's ranks on all other nodes; TREE: on the nodes below this one */
     uint8_t *put;              /* where it is put, in device memory; NULL: nowhere */
     bool handed;               /* from the shares to the result it is a collective of MPI's, among the rail's ranks: */
     int node;                  /* of the one that has the piece, or gets the sum; ALL_NODES: all get it. Of a sum all
-                                  have shares; ends: so this rank has one of the piece */
+                                  have shares; ends: so this rank has one of the piece. The same of a tree */
 } sv_coll_row_t;
 
 typedef enum sv_coll_slot_state {
@@ -125,7 +128,8 @@ typedef struct sv_coll_rail_slot {
     uint8_t *out, *in, *other; /* pinned: messages of a chunk, one from the own device, and one or two that come */
     uint8_t *device;           /* a chunk */
     uint8_t *sum;              /* which of the messages has the sum so far, or NULL */
-    int node;                  /* of ALL_NODES, that whose share is added next */
+    int node;                  /* of ALL_NODES, that whose share is added next; of TREE, how many shares are there */
+    uint64_t passed_bytes;     /* of TREE: messages in other */
     sv_event_t *copied;
     sv_coll_sending_t sending[SV_COLL_DIRECT_NODES];
     unsigned nsendings, nsent; /* of this row, and how many of them were taken */
@@ -226,6 +230,7 @@ typedef struct sv_coll_plan {
     int rails, mine;           /* how many there are, and this rank's; -1: it carries nothing */
     int groups;                /* of blocks: so many ranks of a node share a rail at most */
     bool direct;               /* few nodes */
+    bool gathers, branches;    /* many: all shares of a sum travel whole; results go by a tree; coll_nodes_tree.c */
     bool handed;               /* rows are handed to MPI */
     const uint8_t *keep_from;  /* what a rank that is alone on its node copies from its input to its output itself; */
     uint8_t *keep_to;
@@ -249,6 +254,12 @@ int sv_coll_plan_rank(const sv_coll_plan_t *plan, int node, int rail);
 /* Where this rank's share of a row is collected, and where a result is put that is not for it. */
 uint8_t *sv_coll_plan_collected(const sv_coll_plan_t *plan, uint64_t row);
 uint8_t *sv_coll_plan_received(const sv_coll_plan_t *plan, uint64_t row);
+/* coll_nodes_tree.c: how long pieces are whose shares travel whole, of up to so many bytes of each rail; 0: they do
+   not. Whether results of so many rows go by a tree. */
+uint64_t sv_coll_tree_share_bytes(const selvage_coll_t *coll, uint64_t bytes, uint64_t chunk_bytes);
+bool sv_coll_tree_is_faster(const selvage_coll_t *coll, uint64_t rows);
+/* The rank of a rail on the node above this one in the tree with that root; -1: it is the root. */
+int sv_coll_tree_above(const sv_coll_plan_t *plan, int root, int rail);
 /* A spread: the pieces of a row are in the output of the ranks that carry them, and go to all ranks of the node. */
 selvage_status_t sv_coll_plan_spread_vector(const sv_coll_plan_t *plan, uint64_t row);
 /* coll_nodes_reduce.c, coll_nodes_copy.c: what is to be done in calls that all ranks make alike, as is known by now, of

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This file does broadcasts and all-gathers between nodes. Pieces go to all nodes, or round from node to node, each on
- * its rail:
+ * This file does broadcasts and all-gathers between nodes. Pieces go to all nodes, round from node to node, or by a
+ * tree, each on its rail:
  *
  *   collect   the root, or a rank without a rail -> the rank whose rail it is
  *   up        out of the device
@@ -42,6 +42,12 @@ static void describe_round(const sv_coll_plan_t *plan, uint64_t row, int origin,
     if (plan->handed) { /* MPI takes it from there to all other nodes */
         row_out->handed = true;
         row_out->node = origin;
+        return;
+    }
+    if (plan->branches) {
+        row_out->node = origin;
+        row_out->source = sv_coll_tree_above(plan, origin, plan->mine);
+        row_out->next = SV_COLL_TREE;
         return;
     }
     if (mine != origin)

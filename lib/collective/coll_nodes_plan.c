@@ -37,6 +37,14 @@ static bool is_direct(const selvage_coll_t *coll)
            coll->node_set->nnodes <= SV_COLL_DIRECT_NODES;
 }
 
+/* What is short goes by trees where pieces do not go directly, unless that is not wanted. */
+static bool has_trees(const selvage_coll_t *coll)
+{
+    const int internode = coll->comm->config.coll_internode;
+    return internode == SV_CONFIG_COLL_INTERNODE_TREE ||
+           (internode == SV_CONFIG_COLL_INTERNODE_AUTO && coll->node_set->nnodes > SV_COLL_DIRECT_NODES);
+}
+
 static void begin_plan(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_coll_call_t *call)
 {
     const sv_coll_node_set_t *node_set = coll->node_set;
@@ -59,7 +67,13 @@ void sv_coll_plan_begin(sv_coll_plan_t *plan, selvage_coll_t *coll, const sv_col
     const bool takes_turns = plan->direct && call->call == SV_COLL_ALL_REDUCE;
     plan->chunk_bytes = sv_coll_chunk_bytes(coll->arena->staging, divide_up(bytes, rails),
                                             takes_turns ? (unsigned)coll->node_set->nnodes : 0);
+    if (has_trees(coll) && call->call != SV_COLL_BROADCAST) {
+        const uint64_t share_bytes = sv_coll_tree_share_bytes(coll, divide_up(bytes, rails), plan->chunk_bytes);
+        plan->gathers = share_bytes > 0;
+        plan->chunk_bytes = plan->gathers ? share_bytes : plan->chunk_bytes;
+    }
     plan->rows = divide_up(bytes, rails * plan->chunk_bytes);
+    plan->branches = has_trees(coll) && sv_coll_tree_is_faster(coll, plan->rows);
 }
 
 uint64_t sv_coll_plan_piece(const sv_coll_plan_t *plan, uint64_t row, int rail, uint64_t bytes, uint64_t *at_out)

@@ -15,7 +15,8 @@
  * sends 2 (n - 1) / n of the vector, as in a ring. A short vector is sent to all nodes, each of which adds all shares:
  * one step. Among many, sums go from node 0 to node 1 and so on, and results back, so that a rank has two neighbours,
  * whatever n is. So do sums for one root, whose node would otherwise receive the vector n - 1 times: it does where that
- * is once, or one chunk.
+ * is once, or one chunk. Of short vectors among many nodes all shares travel whole, to all or to the root, in as many
+ * rounds as n has binary digits; who has them adds them in that same order.
  *
  * MPI's own collectives may do all of what is between nodes, in an order that is theirs.
  */
@@ -42,6 +43,16 @@ static void describe_chain(const sv_coll_plan_t *plan, uint64_t row, int rail, s
     row_out->from = mine > 0 ? sv_coll_plan_rank(plan, mine - 1, rail) : -1;
     row_out->to = mine < last ? sv_coll_plan_rank(plan, mine + 1, rail) : -1;
     row_out->ends = mine == last;
+}
+
+/* All shares come to one node, or to all, and are added there. */
+static void describe_gathered(const sv_coll_plan_t *plan, uint64_t row, int rail, int node, sv_coll_row_t *row_out)
+{
+    row_out->own = find_share(plan, row, row_out->at);
+    row_out->from = SV_COLL_TREE;
+    row_out->node = node;
+    row_out->ends = node == SV_COLL_ALL_NODES || node == plan->coll->node_set->mine;
+    row_out->to = row_out->ends ? -1 : sv_coll_tree_above(plan, node, rail);
 }
 
 /* All shares go to one node. */
@@ -134,10 +145,20 @@ static void describe_all_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_col
         row_out->to = SV_COLL_ALL_NODES;
         return;
     }
+    if (plan->gathers) {
+        describe_gathered(plan, row, plan->mine, SV_COLL_ALL_NODES, row_out);
+        return;
+    }
     if (plan->direct) /* nodes take turns to add */
         describe_star(plan, row, plan->mine, (int)(row % (uint64_t)plan->coll->node_set->nnodes), row_out);
     else
         describe_chain(plan, row, plan->mine, row_out);
+    if (plan->branches) {
+        row_out->node = plan->coll->node_set->nnodes - 1;
+        row_out->source = sv_coll_tree_above(plan, row_out->node, plan->mine);
+        row_out->next = SV_COLL_TREE;
+        return;
+    }
     if (!row_out->ends)
         row_out->source = row_out->to;
     row_out->next = !plan->direct ? row_out->from : row_out->ends ? SV_COLL_ALL_NODES : -1;
@@ -146,7 +167,7 @@ static void describe_all_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_col
 /* Whether all nodes send their shares to that of the root. */
 static bool is_added_at_root(const sv_coll_plan_t *plan)
 {
-    return plan->direct && (plan->coll->node_set->nnodes == 2 || plan->rows == 1);
+    return plan->gathers || (plan->direct && (plan->coll->node_set->nnodes == 2 || plan->rows == 1));
 }
 
 /* To the node of the root, and there to a place of its own, if it is not the root's piece. */
@@ -162,6 +183,8 @@ static void describe_reduce(const sv_coll_plan_t *plan, uint64_t row, sv_coll_ro
     row_out->bytes = sv_coll_plan_piece(plan, row, plan->mine, vector_bytes(plan), &row_out->at);
     if (plan->handed)
         describe_handed_sum(plan, row, adds, row_out);
+    else if (plan->gathers)
+        describe_gathered(plan, row, plan->mine, adds, row_out);
     else if (is_added_at_root(plan))
         describe_star(plan, row, plan->mine, adds, row_out);
     else

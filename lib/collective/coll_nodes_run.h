@@ -125,6 +125,21 @@ void sv_coll_rails_begin(sv_coll_rails_t *run, const sv_coll_plan_t *plan);
 /* Before the first turn, of plans without kernels: enqueues the first copies out of the device. */
 selvage_status_t sv_coll_rails_fetch(sv_coll_rails_t *run);
 selvage_status_t sv_coll_rails_step(sv_coll_rails_t *run);
+/* Of one of its rows: notes a rank that this one waits for (the oldest row's counts); receives its piece of so many
+   bytes, and sends it; whether the message that comes is there. */
+void sv_coll_rails_await(sv_coll_rails_t *run, int rank);
+selvage_status_t sv_coll_rails_take(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message,
+                                    uint64_t bytes, int rank);
+selvage_status_t sv_coll_rails_send(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, const uint8_t *message,
+                                    int rank);
+selvage_status_t sv_coll_rails_poll(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, int *late);
+
+/* coll_nodes_tree.c: the shares of a row, of which the own one is there, come from other nodes, and go on. SUCCESS: all
+   have come that come here. Then the slot's sum is theirs, or has them, for the node above. */
+selvage_status_t sv_coll_tree_begin(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot);
+selvage_status_t sv_coll_tree_step(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot);
+/* A result goes to the nodes below, as this rank's message. */
+selvage_status_t sv_coll_tree_pass(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message);
 
 /* coll_nodes_pairs.c: those of calls that are sends or receives, all together; or the blocks of an all-to-all. _end()
    also after a failure, and of what was never begun. */

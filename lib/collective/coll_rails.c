@@ -53,9 +53,9 @@ static selvage_status_t poll_copy(const sv_coll_rails_t *run, const sv_coll_rail
     return status == SELVAGE_SUCCESS ? sv_coll_check(run->coll) : status;
 }
 
-/* Whether the slot's message is there. In a turn, one that is late from a rank is asked for, and none after it from
-   that rank: to ask MPI is most of what a turn costs that finds nothing. */
-static selvage_status_t poll_taking(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, int *late)
+/* In a turn, a message that is late from a rank is asked for, and none after it from that rank: to ask MPI is most of
+   what a turn costs that finds nothing. */
+selvage_status_t sv_coll_rails_poll(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, int *late)
 {
     if (slot->taking.rank == *late)
         return SELVAGE_IN_PROGRESS;
@@ -65,15 +65,21 @@ static selvage_status_t poll_taking(const sv_coll_rails_t *run, sv_coll_rail_slo
     return status;
 }
 
-static selvage_status_t take_rail_piece(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message,
-                                        int rank)
+selvage_status_t sv_coll_rails_take(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message,
+                                    uint64_t bytes, int rank)
 {
-    return sv_coll_taking_start(run->coll, &slot->taking, run->plan->call, message, slot->row.at, slot->row.bytes, rank,
+    return sv_coll_taking_start(run->coll, &slot->taking, run->plan->call, message, slot->row.at, bytes, rank,
                                 slot->tags);
 }
 
-static selvage_status_t send_rail_piece(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, const uint8_t *message,
+static selvage_status_t take_rail_piece(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint8_t *message,
                                         int rank)
+{
+    return sv_coll_rails_take(run, slot, message, slot->row.bytes, rank);
+}
+
+selvage_status_t sv_coll_rails_send(const sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, const uint8_t *message,
+                                    int rank)
 {
     return sv_coll_sending_start(run->coll, &slot->sending[slot->nsendings++], message, rank, slot->tags);
 }
@@ -84,13 +90,12 @@ static selvage_status_t send_to_all_nodes(const sv_coll_rails_t *run, sv_coll_ra
     const sv_coll_node_set_t *node_set = run->coll->node_set;
     for (int k = 1; k < node_set->nnodes; k++) {
         const int node = (node_set->mine + k) % node_set->nnodes;
-        SV_TRY(send_rail_piece(run, slot, message, sv_coll_plan_rank(run->plan, node, run->plan->mine)));
+        SV_TRY(sv_coll_rails_send(run, slot, message, sv_coll_plan_rank(run->plan, node, run->plan->mine)));
     }
     return SELVAGE_SUCCESS;
 }
 
-/* A rank that this one waits for; the oldest row's counts. */
-static void note_awaited(sv_coll_rails_t *run, int rank)
+void sv_coll_rails_await(sv_coll_rails_t *run, int rank)
 {
     if (run->awaited == SV_COLL_NO_RANK)
         run->awaited = rank;
@@ -105,7 +110,7 @@ static selvage_status_t drive_rail_pieces(sv_coll_rails_t *run, sv_coll_rail_slo
         if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS)
             return status;
         if (status == SELVAGE_IN_PROGRESS)
-            note_awaited(run, slot->sending[i].rank);
+            sv_coll_rails_await(run, slot->sending[i].rank);
         else
             taken++;
     }
@@ -186,8 +191,8 @@ static selvage_status_t add_all_shares(sv_coll_rails_t *run, sv_coll_rail_slot_t
             add_share(run, slot, slot->out, mine == end - 1);
             continue;
         }
-        note_awaited(run, slot->taking.rank);
-        SV_TRY(poll_taking(run, slot, &run->up_late));
+        sv_coll_rails_await(run, slot->taking.rank);
+        SV_TRY(sv_coll_rails_poll(run, slot, &run->up_late));
         SV_TRY(sv_coll_taking_drain(run->coll, &slot->taking));
         add_share(run, slot, slot->taking.message, slot->node == end - 1);
         run->moved = true;
@@ -196,6 +201,28 @@ static selvage_status_t add_all_shares(sv_coll_rails_t *run, sv_coll_rail_slot_t
             SV_TRY(take_rail_piece(run, slot, slot->sum == slot->in ? slot->other : slot->in,
                                    sv_coll_plan_rank(run->plan, after, run->plan->mine)));
     }
+    return SELVAGE_SUCCESS;
+}
+
+/* SUCCESS: the sum is there, or all that goes on to the next node. */
+static selvage_status_t add_shares(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
+{
+    const sv_coll_row_t *what = &slot->row;
+    if (what->from == SV_COLL_TREE || what->from == SV_COLL_ALL_NODES) {
+        const selvage_status_t status =
+            what->from == SV_COLL_TREE ? sv_coll_tree_step(run, slot) : add_all_shares(run, slot);
+        if (status != SELVAGE_IN_PROGRESS)
+            return status;
+        /* What this rank has sent may have come damaged, and what it waits for may wait for that to come again. */
+        const selvage_status_t sent = drive_rail_pieces(run, slot);
+        return sent == SELVAGE_SUCCESS ? status : sent;
+    }
+    if (what->from >= 0) {
+        sv_coll_rails_await(run, what->from);
+        SV_TRY(sv_coll_rails_poll(run, slot, &run->up_late));
+        slot->sum = slot->in;
+    }
+    add_share(run, slot, slot->out, what->ends);
     return SELVAGE_SUCCESS;
 }
 
@@ -218,21 +245,15 @@ static selvage_status_t step_up(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot)
     case SV_COLL_SLOT_COPY:
         SV_TRY(poll_copy(run, slot, &run->fetch_late));
         slot->state = SV_COLL_SLOT_TAKE;
+        if (what->from == SV_COLL_TREE)
+            return sv_coll_tree_begin(run, slot);
         return what->to == SV_COLL_ALL_NODES ? share_own(run, slot) : SELVAGE_SUCCESS;
     case SV_COLL_SLOT_TAKE:
-        if (what->from == SV_COLL_ALL_NODES) {
-            SV_TRY(add_all_shares(run, slot));
-        } else {
-            if (what->from >= 0) {
-                note_awaited(run, what->from);
-                SV_TRY(poll_taking(run, slot, &run->up_late));
-                slot->sum = slot->in;
-            }
-            add_share(run, slot, slot->out, what->ends);
-        }
+        SV_TRY(add_shares(run, slot));
         if (what->to >= 0) {
-            sv_coll_message_write(run->coll, run->plan->call, slot->sum, what->at, what->bytes);
-            SV_TRY(send_rail_piece(run, slot, slot->sum, what->to));
+            const uint64_t shares = what->from == SV_COLL_TREE ? (uint64_t)slot->node : 1;
+            sv_coll_message_write(run->coll, run->plan->call, slot->sum, what->at, shares * what->bytes);
+            SV_TRY(sv_coll_rails_send(run, slot, slot->sum, what->to));
         }
         slot->state = what->ends ? SV_COLL_SLOT_RESULT : SV_COLL_SLOT_SEND;
         return SELVAGE_SUCCESS;
@@ -289,7 +310,7 @@ static selvage_status_t drive_handed(sv_coll_rails_t *run, sv_coll_rail_slot_t *
         SV_TRY(sv_coll_handed_start(run, above, slot));
         slot->is_handed = run->moved = true;
     }
-    note_awaited(run, SV_COLL_RAIL_RANKS);
+    sv_coll_rails_await(run, SV_COLL_RAIL_RANKS);
     return sv_coll_handed_drive(run, above, slot, message_out);
 }
 
@@ -301,9 +322,9 @@ static selvage_status_t find_result(sv_coll_rails_t *run, sv_coll_rail_slot_t *s
     if (slot->row.handed)
         return drive_handed(run, slot, row, message_out);
     if (slot->row.source >= 0) {
-        note_awaited(run, slot->row.source);
+        sv_coll_rails_await(run, slot->row.source);
         *message_out = slot->in;
-        return poll_taking(run, slot, &run->down_late);
+        return sv_coll_rails_poll(run, slot, &run->down_late);
     }
     *message_out = above->sum;
     return row < run->collects && above->state == SV_COLL_SLOT_RESULT ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
@@ -315,8 +336,10 @@ static selvage_status_t pass_on(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot,
     const sv_coll_row_t *what = &slot->row;
     if (what->next == -1)
         return SELVAGE_SUCCESS;
+    if (what->next == SV_COLL_TREE)
+        return sv_coll_tree_pass(run, slot, message);
     sv_coll_message_write(run->coll, run->plan->call, message, what->at, what->bytes);
-    return what->next >= 0 ? send_rail_piece(run, slot, message, what->next) : send_to_all_nodes(run, slot, message);
+    return what->next >= 0 ? sv_coll_rails_send(run, slot, message, what->next) : send_to_all_nodes(run, slot, message);
 }
 
 static selvage_status_t step_down(sv_coll_rails_t *run, sv_coll_rail_slot_t *slot, uint64_t row)
@@ -499,6 +522,6 @@ selvage_status_t sv_coll_rails_step(sv_coll_rails_t *run)
         SV_TRY(drive_rows(run));
     if (!is_through(run))
         return SELVAGE_IN_PROGRESS;
-    note_awaited(run, SV_COLL_RAIL_RANKS);
+    sv_coll_rails_await(run, SV_COLL_RAIL_RANKS);
     return sv_coll_handed_compare(run);
 }

@@ -4,38 +4,52 @@
  * and all agree that every part is made. The arena is shared; parts of one split may have the same number, because they
  * share no ranks. A part can also be made by its own ranks alone, which then all know who they are.
  */
+#include "base/base_memory.h"
 #include "base/base_status.h"
 #include "collective/coll_setup.h"
 
-enum { ITEM_COLOR, ITEM_KEY, ITEM_NUMBERS };
-enum { ITEM_MEMBERS = ITEM_COLOR }; /* where a part's own ranks make it: a digest of their list */
+/* What a rank tells: colour and key, or a digest of the list of ranks where a part's own ranks make it; and the numbers
+   that it uses. */
+enum { WORD_COLOR, WORD_NUMBERS };
+enum { WORD_MEMBERS = WORD_COLOR };
 
 typedef struct split_task {
     selvage_coll_t *coll;
     int color, key;
+    uint64_t *words;      /* of all ranks; owned */
     selvage_coll_t *part; /* NULL: this rank is in none */
 } split_task_t;
 
-static int value_of(const selvage_coll_t *coll, int rank, int what)
+static uint64_t word_of(const uint64_t *words, int rank, int what)
 {
-    return (int)(int64_t)sv_gather_item_of(&coll->all, rank)->value[what];
+    return words[(size_t)rank * SV_GATHER_WORDS + (size_t)what];
 }
 
-/* Lists the ranks of the caller's colour, in order; returns how many, and which numbers they use. */
-static int list_color_members(const selvage_coll_t *coll, int color, int *list, uint64_t *used_out)
+static int color_of(const split_task_t *call, int rank)
 {
+    return (int)(int32_t)(word_of(call->words, rank, WORD_COLOR) >> 32);
+}
+
+static int key_of(const split_task_t *call, int rank)
+{
+    return (int)(int32_t)word_of(call->words, rank, WORD_COLOR);
+}
+
+/* Lists the ranks of the caller's colour, in order; returns which numbers they use. */
+static uint64_t list_color_members(const split_task_t *call, int *list)
+{
+    uint64_t used = 0;
     int count = 0;
-    *used_out = 0;
-    for (int r = 0; r < coll->size; r++) {
-        if (value_of(coll, r, ITEM_COLOR) != color)
+    for (int r = 0; r < call->coll->size; r++) {
+        if (color_of(call, r) != call->color)
             continue;
-        *used_out |= sv_gather_item_of(&coll->all, r)->value[ITEM_NUMBERS];
+        used |= word_of(call->words, r, WORD_NUMBERS);
         int at = count++;
-        for (; at > 0 && value_of(coll, r, ITEM_KEY) < value_of(coll, list[at - 1], ITEM_KEY); at--) /* then by rank */
+        for (; at > 0 && key_of(call, r) < key_of(call, list[at - 1]); at--) /* then by rank */
             list[at] = list[at - 1];
         list[at] = r;
     }
-    return count;
+    return used;
 }
 
 /* Takes a rank of the communicator that is split as the part's next one. */
@@ -47,15 +61,18 @@ static void add_member(const selvage_coll_t *coll, int above, selvage_coll_t *pa
         part->all.me = at;
 }
 
-static selvage_status_t make_part(selvage_coll_t *coll, int color, selvage_coll_t **part_out)
+/* What all have told is not needed any more when the part is filled in. */
+static selvage_status_t make_part(split_task_t *call)
 {
-    uint64_t used;
+    selvage_coll_t *coll = call->coll;
     int count = 0;
     for (int r = 0; r < coll->size; r++)
-        count += value_of(coll, r, ITEM_COLOR) == color;
-    SV_TRY(sv_coll_alloc(coll->comm, count, part_out));
-    selvage_coll_t *part = *part_out;
-    list_color_members(coll, color, part->all.ranks, &used);
+        count += color_of(call, r) == call->color;
+    SV_TRY(sv_coll_alloc(coll->comm, count, &call->part));
+    selvage_coll_t *part = call->part;
+    const uint64_t used = list_color_members(call, part->all.ranks);
+    sv_free(call->words);
+    call->words = NULL;
     SV_TRY(sv_coll_pick_number(used, &part->number));
     for (int r = 0; r < count; r++)
         add_member(coll, part->all.ranks[r] /* so far, of coll */, part, r);
@@ -66,15 +83,19 @@ static selvage_status_t make_part(selvage_coll_t *coll, int color, selvage_coll_
 static selvage_status_t tell_color(const split_task_t *call)
 {
     selvage_coll_t *coll = call->coll;
-    selvage_status_t status = SELVAGE_SUCCESS;
+    uint64_t *mine = &call->words[(size_t)coll->rank * SV_GATHER_WORDS];
+    mine[WORD_COLOR] = (uint64_t)(uint32_t)call->color << 32 | (uint32_t)call->key;
+    mine[WORD_NUMBERS] = coll->arena->numbers_used;
+    return sv_gather_words(&coll->all, "selvage_coll_split: colours", coll->number, SV_GATHER_WORDS, call->words,
+                           coll->comm->timeout_s);
+}
+
+/* What a rank can know alone, and the memory to go on. */
+static selvage_status_t prepare_split(split_task_t *call)
+{
     if (call->color < -1)
-        status = sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_split: color is %d; wanted 0 or more, or -1",
-                          call->color);
-    sv_gather_item_t *item = sv_gather_item_begin(&coll->all);
-    item->value[ITEM_COLOR] = (uint64_t)(int64_t)call->color;
-    item->value[ITEM_KEY] = (uint64_t)(int64_t)call->key;
-    item->value[ITEM_NUMBERS] = coll->arena->numbers_used;
-    return sv_gather(&coll->all, "selvage_coll_split", coll->number, status, coll->comm->timeout_s);
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_split: color is %d; wanted 0 or more, or -1", call->color);
+    return sv_calloc((size_t)call->coll->size * SV_GATHER_WORDS, sizeof *call->words, &call->words);
 }
 
 static selvage_status_t run_split(void *arg)
@@ -83,21 +104,22 @@ static selvage_status_t run_split(void *arg)
     selvage_coll_t *coll = call->coll;
     const double timeout_s = coll->comm->timeout_s;
     uint64_t unused = 0;
-    selvage_status_t status = sv_team_wake(&coll->all);
-    if (coll->spans) /* one that does not is never at rest; here all have the memory to go on */
-        status = sv_gather_least(&coll->all, "selvage_coll_split: memory", coll->number, status, &unused, timeout_s);
+    selvage_status_t status = prepare_split(call);
+    if (coll->spans)
+        status = sv_gather_least(&coll->all, "selvage_coll_split", coll->number, status, &unused, timeout_s);
+    else /* ranks that call something else may go on after that */
+        status = sv_gather(&coll->all, "selvage_coll_split", coll->number, status, timeout_s);
     SV_TRY_GOTO(status, status, end);
     SV_TRY_GOTO(status, tell_color(call), end);
     if (call->color >= 0)
-        status = make_part(coll, call->color, &call->part);
+        status = make_part(call);
     status = sv_gather_least(&coll->all, "selvage_coll_split: end", coll->number, status, &unused, timeout_s);
     if (status == SELVAGE_SUCCESS)
         status = sv_coll_handed_connect(call->part, &coll->all, "selvage_coll_split: MPI", coll->number);
     if (status != SELVAGE_SUCCESS && call->part)
         sv_coll_free(call->part);
 end:
-    if (coll->spans)
-        sv_team_rest(&coll->all);
+    sv_free(call->words);
     return status;
 }
 
@@ -116,6 +138,7 @@ typedef struct among_task {
     selvage_coll_t *coll;
     const int *ranks; /* of coll */
     int count;
+    uint64_t *words; /* of the part's ranks; owned */
     selvage_coll_t *part;
 } among_task_t;
 
@@ -125,16 +148,14 @@ static selvage_status_t agree_on_number(const among_task_t *call)
     selvage_coll_t *part = call->part;
     const size_t list_bytes = (size_t)call->count * sizeof *part->all.ranks;
     const uint64_t members = sv_digest_finish(0, sv_digest_sum(0, 0, part->all.ranks, list_bytes));
-    uint64_t used = 0;
-    sv_gather_item_t *item = sv_gather_item_begin(&part->all);
-    item->value[ITEM_MEMBERS] = members;
-    item->value[ITEM_NUMBERS] = call->coll->arena->numbers_used;
-    SV_TRY(sv_gather(&part->all, "selvage_coll_create_among", (uint64_t)call->count, SELVAGE_SUCCESS,
-                     part->comm->timeout_s));
+    uint64_t used = 0, *mine = &call->words[(size_t)part->all.me * SV_GATHER_WORDS];
+    mine[WORD_MEMBERS] = members;
+    mine[WORD_NUMBERS] = call->coll->arena->numbers_used;
+    SV_TRY(sv_gather_words(&part->all, "selvage_coll_create_among", (uint64_t)call->count, SV_GATHER_WORDS,
+                           call->words, part->comm->timeout_s));
     for (int r = 0; r < call->count; r++) {
-        used |= sv_gather_item_of(&part->all, r)->value[ITEM_NUMBERS];
-        if (sv_gather_item_of(&part->all, r)->value[ITEM_MEMBERS] !=
-            sv_gather_item_of(&part->all, 0)->value[ITEM_MEMBERS])
+        used |= word_of(call->words, r, WORD_NUMBERS);
+        if (word_of(call->words, r, WORD_MEMBERS) != word_of(call->words, 0, WORD_MEMBERS))
             return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create_among: its ranks 0 and %d have other lists of "
                             "ranks", r);
     }
@@ -168,11 +189,13 @@ static selvage_status_t run_create_among(void *arg)
     selvage_status_t status = sv_coll_alloc(coll->comm, call->count, &call->part);
     selvage_coll_t *part = call->part;
     if (status == SELVAGE_SUCCESS)
-        status = sv_team_wake(&part->all);
+        status = sv_calloc((size_t)call->count * SV_GATHER_WORDS, sizeof *call->words, &call->words);
     SV_TRY_GOTO(status, agree_on_memory(call, status), fail);
     for (int r = 0; r < call->count; r++)
         add_member(coll, call->ranks[r], part, r);
     SV_TRY_GOTO(status, agree_on_number(call), fail);
+    sv_free(call->words);
+    call->words = NULL;
     part->exact = coll->exact;
     status = sv_coll_init(part, coll->arena);
     status = sv_gather_least(&part->all, "selvage_coll_create_among: end", part->number, status, &unused,
@@ -180,10 +203,9 @@ static selvage_status_t run_create_among(void *arg)
     SV_TRY_GOTO(status, status, fail);
     status = sv_coll_handed_connect(part, &part->all, "selvage_coll_create_among: MPI", part->number);
     SV_TRY_GOTO(status, status, fail);
-    if (part->spans)
-        sv_team_rest(&part->all);
     return SELVAGE_SUCCESS;
 fail:
+    sv_free(call->words);
     if (part)
         sv_coll_free(part);
     return status;

@@ -8,6 +8,9 @@
  * the set-up channel. They are matched in order, so ranks need only make their calls in the same order. A rank that
  * cannot go on sends its last word to all who will ever wait for it, who read it in place of the next items.
  *
+ * Words are gathered the same way, for whole communicators, where items would take much memory. A message of these has
+ * an item that says what they are; a rank that passes words on vouches for them.
+ *
  * Every item bears a check word of the rank that wrote it, and each message has its items twice. So a partly damaged
  * message is mended without asking. If no copy of an item verifies, the error names the sender.
  */
@@ -36,8 +39,8 @@ selvage_status_t sv_team_init_resting(sv_team_t *team, selvage_comm_t *comm, int
     *team = (sv_team_t){.comm = comm, .size = size};
     const size_t most = count_most(team);
     SV_TRY(sv_calloc((size_t)size, sizeof *team->ranks, &team->ranks));
-    SV_TRY(sv_calloc((most + 1) * COPIES, sizeof *team->out, &team->out)); /* a last word is one, too */
-    return sv_calloc(most * COPIES, sizeof *team->in, &team->in);
+    SV_TRY(sv_calloc((most + 2) * COPIES, sizeof *team->out, &team->out)); /* a last word is one, too */
+    return sv_calloc((most + 1) * COPIES, sizeof *team->in, &team->in);
 }
 
 selvage_status_t sv_team_init(sv_team_t *team, selvage_comm_t *comm, int size)
@@ -125,7 +128,7 @@ static selvage_status_t test_message(sv_gather_round_t *g, sv_wire_request_t *re
 
 static size_t room_bytes(const sv_team_t *team) /* for whatever call a message is in */
 {
-    return count_most(team) * COPIES * sizeof *team->in;
+    return (count_most(team) + 1) * COPIES * sizeof *team->in;
 }
 
 static selvage_status_t post_items(sv_gather_round_t *g)
@@ -137,18 +140,24 @@ static selvage_status_t post_items(sv_gather_round_t *g)
     return SELVAGE_SUCCESS;
 }
 
-/* Begins a round: sends these items to the rank `known` below, and will get as many from the rank `known` above. */
-static selvage_status_t begin_round(sv_gather_round_t *g, const sv_gather_item_t *items, size_t count)
+/* Sends what is in the message to the rank `known` below, and will get as much from the rank `known` above. */
+static selvage_status_t swap_messages(sv_gather_round_t *g, size_t bytes)
 {
-    sv_team_t *team = g->team;
-    for (size_t i = 0; i < COPIES * count; i++)
-        team->out[i] = items[i % count];
+    const sv_team_t *team = g->team;
     g->taken = false;
     SV_TRY(post_items(g));
-    SV_TRY(sv_wire_send(team->comm->wire, SV_WIRE_SETUP, team->out, COPIES * count * sizeof *team->in,
-                        rank_at(team, -g->known), SV_GATHER_TAG, &g->out));
+    SV_TRY(sv_wire_send(team->comm->wire, SV_WIRE_SETUP, team->out, bytes, rank_at(team, -g->known), SV_GATHER_TAG,
+                        &g->out));
     g->out_open = true;
     return SELVAGE_SUCCESS;
+}
+
+/* Begins a round, of these items. */
+static selvage_status_t begin_round(sv_gather_round_t *g, const sv_gather_item_t *items, size_t count)
+{
+    for (size_t i = 0; i < COPIES * count; i++)
+        g->team->out[i] = items[i % count];
+    return swap_messages(g, COPIES * count * sizeof *items);
 }
 
 /* A message of a communicator that failed before this one was made, which nobody has received. MPI may have given this
@@ -159,17 +168,24 @@ static bool is_of_another(const sv_team_t *team, size_t arrived, int source)
            team->in->check == check_item(team->in, source);
 }
 
-/* What has come: items, or a last word in place of them. */
+/* A last word in place of what is wanted. */
+static selvage_status_t check_last_word(const sv_gather_round_t *g, size_t arrived)
+{
+    const int above = rank_at(g->team, g->known);
+    const sv_gather_item_t *word = find_copy(g->team, 0, 1, arrived, above);
+    if (!word || word->call != LAST_WORD)
+        return SELVAGE_SUCCESS;
+    const selvage_status_t status = sv_status_of_error(word->status);
+    return sv_error(status, "%s failed on rank %d: %s", g->what, above, selvage_status_string(status));
+}
+
+/* What has come. */
 static selvage_status_t take_items(sv_gather_round_t *g, size_t arrived, size_t count, int64_t authors,
                                    sv_gather_item_t *items_out)
 {
     const sv_team_t *team = g->team;
     const int above = rank_at(team, g->known);
-    const sv_gather_item_t *word = find_copy(team, 0, 1, arrived, above);
-    if (word && word->call == LAST_WORD) {
-        const selvage_status_t status = sv_status_of_error(word->status);
-        return sv_error(status, "%s failed on rank %d: %s", g->what, above, selvage_status_string(status));
-    }
+    SV_TRY(check_last_word(g, arrived));
     for (size_t i = 0; i < count; i++) {
         const int author = authors ? rank_at(team, authors + (int64_t)i) : above;
         const sv_gather_item_t *item = find_copy(team, i, count, arrived, author);
@@ -183,6 +199,71 @@ static selvage_status_t take_items(sv_gather_round_t *g, size_t arrived, size_t 
     return SELVAGE_SUCCESS;
 }
 
+/* --- words -------------------------------------------------------------------------------------------------------- */
+
+static size_t words_bytes(const sv_gather_round_t *g, size_t count)
+{
+    return count * g->width * sizeof *g->words;
+}
+
+/* The words of the rank so far above. */
+static uint64_t *words_at(const sv_gather_round_t *g, int64_t distance)
+{
+    return g->words + (uint64_t)((g->team->me + distance) % g->team->size) * g->width;
+}
+
+static uint64_t digest_words(const sv_gather_round_t *g, const void *words, size_t count, int sender)
+{
+    const uint64_t key = sv_digest_mix(g->team->comm->nonce + sv_digest_mix(~(uint64_t)sender));
+    return sv_digest_finish(key, sv_digest_sum(key, 0, words, words_bytes(g, count)));
+}
+
+/* An item that says what follows, and the words of so many ranks from the one `at` above on; all of it twice. */
+static size_t write_words(sv_gather_round_t *g, int64_t at, size_t count)
+{
+    const sv_team_t *team = g->team;
+    sv_gather_item_t item = {.nonce = team->comm->nonce, .call = g->item.call, .value = {count, g->width}};
+    uint8_t *const message = (uint8_t *)team->out, *const words = message + sizeof item;
+    const size_t bytes = sizeof item + words_bytes(g, count);
+    for (size_t i = 0; i < count; i++)
+        memcpy(words + words_bytes(g, i), words_at(g, at + (int64_t)i), words_bytes(g, 1));
+    item.value[2] = digest_words(g, words, count, team->ranks[team->me]);
+    item.check = check_item(&item, team->ranks[team->me]);
+    memcpy(message, &item, sizeof item);
+    for (size_t copy = 1; copy < COPIES; copy++)
+        memcpy(message + copy * bytes, message, bytes);
+    return COPIES * bytes;
+}
+
+/* The first copy that verifies; the words of so many ranks from the one `authors` above on. */
+static selvage_status_t take_words(sv_gather_round_t *g, size_t arrived, size_t count, int64_t authors)
+{
+    const sv_team_t *team = g->team;
+    const int above = rank_at(team, g->known);
+    const size_t bytes = sizeof *team->in + words_bytes(g, count);
+    SV_TRY(check_last_word(g, arrived));
+    for (size_t copy = 0; copy < COPIES && (copy + 1) * bytes <= arrived; copy++) {
+        const uint8_t *message = (const uint8_t *)team->in + copy * bytes;
+        sv_gather_item_t item;
+        memcpy(&item, message, sizeof item);
+        if (item.nonce != team->comm->nonce || item.check != check_item(&item, above))
+            continue;
+        if (item.call != g->item.call || item.value[0] != count || item.value[1] != g->width)
+            return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", g->what, above);
+        if (item.value[2] != digest_words(g, message + sizeof item, count, above))
+            continue;
+        for (size_t i = 0; i < count; i++)
+            memcpy(words_at(g, authors + (int64_t)i), message + sizeof item + words_bytes(g, i), words_bytes(g, 1));
+        g->taken = true;
+        return SELVAGE_SUCCESS;
+    }
+    if (arrived != COPIES * bytes)
+        return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", g->what, above);
+    return sv_error(SELVAGE_ERR_CHECKSUM, "%s: rank %d sent words that do not verify", g->what, above);
+}
+
+/* --- rounds ------------------------------------------------------------------------------------------------------- */
+
 /* A turn of a round. Item i that comes was written by the rank authors + i above; if authors is 0, all by the rank that
    sends them. */
 static selvage_status_t step_round(sv_gather_round_t *g, size_t count, int64_t authors, sv_gather_item_t *items_out)
@@ -195,18 +276,17 @@ static selvage_status_t step_round(sv_gather_round_t *g, size_t count, int64_t a
             SV_TRY(post_items(g));
             return SELVAGE_IN_PROGRESS;
         }
-        SV_TRY(take_items(g, arrived, count, authors, items_out));
+        SV_TRY(g->words ? take_words(g, arrived, count, authors)
+                        : take_items(g, arrived, count, authors, items_out));
     }
     return test_message(g, &g->out, &g->out_open, NULL, rank_at(g->team, -g->known));
 }
 
-/* A message each way, of as many items. authors: as step_round() has it. */
-static selvage_status_t exchange_message(sv_gather_round_t *g, const sv_gather_item_t *items, size_t count,
-                                         int64_t authors, sv_gather_item_t *items_out)
+/* Waits for the end of a round. authors: as step_round() has it. */
+static selvage_status_t finish_round(sv_gather_round_t *g, size_t count, int64_t authors, sv_gather_item_t *items_out)
 {
     sv_deadline_t deadline;
     bool taken = false;
-    SV_TRY(begin_round(g, items, count));
     sv_deadline_begin(&deadline, g->team->comm, g->timeout_s);
     for (;;) {
         const selvage_status_t status = step_round(g, count, authors, items_out);
@@ -217,6 +297,26 @@ static selvage_status_t exchange_message(sv_gather_round_t *g, const sv_gather_i
         taken = g->taken;
         g->is_over = sv_deadline_poll(&deadline) == SELVAGE_ERR_TIMEOUT; /* the next turn says so */
     }
+}
+
+/* A message each way, of as many items. */
+static selvage_status_t exchange_message(sv_gather_round_t *g, const sv_gather_item_t *items, size_t count,
+                                         int64_t authors, sv_gather_item_t *items_out)
+{
+    SV_TRY(begin_round(g, items, count));
+    return finish_round(g, count, authors, items_out);
+}
+
+/* All words of a round, in messages that have room for those of so many ranks. */
+static selvage_status_t exchange_words(sv_gather_round_t *g, size_t count)
+{
+    const size_t most = count_most(g->team) * sizeof(sv_gather_item_t) / words_bytes(g, 1);
+    for (size_t at = 0; at < count; at += most) {
+        const size_t now = count - at < most ? count - at : most;
+        SV_TRY(swap_messages(g, write_words(g, (int64_t)at, now)));
+        SV_TRY(finish_round(g, now, g->known + (int64_t)at, NULL));
+    }
+    return SELVAGE_SUCCESS;
 }
 
 /* All items of a round, which is as many messages each way on all ranks. */
@@ -234,7 +334,7 @@ static selvage_status_t exchange_items(sv_gather_round_t *g, const sv_gather_ite
 static bool send_abort_item(sv_team_t *team, selvage_status_t status)
 {
     sv_wire_t *wire = team->comm->wire;
-    sv_gather_item_t *word = &team->out[count_most(team) * COPIES];
+    sv_gather_item_t *word = &team->out[(count_most(team) + 1) * COPIES];
     bool drained = true;
     for (int copy = 0; copy < COPIES; copy++) {
         word[copy] = (sv_gather_item_t){.call = LAST_WORD, .status = status, .nonce = team->comm->nonce};
@@ -316,6 +416,24 @@ selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selv
         if (sv_gather_item_of(team, r)->call != sv_gather_item_of(team, 0)->call)
             return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks %d and %d are in different collective calls, or on "
                             "different objects", what, team->ranks[0], team->ranks[r]);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_gather_words(sv_team_t *team, const char *what, uint64_t key, unsigned width, uint64_t *words,
+                                 double timeout_s)
+{
+    sv_gather_round_t g = {.team = team, .what = what, .timeout_s = timeout_s, .words = words, .width = width};
+    if (team->comm->broken != SELVAGE_SUCCESS)
+        return refuse_gather(team, what, SELVAGE_SUCCESS);
+    seal_item(team, &g.item, what, key);
+    for (g.known = 1; g.known < team->size; g.known *= 2) {
+        const int64_t left = team->size - g.known;
+        const selvage_status_t status = exchange_words(&g, (size_t)(g.known < left ? g.known : left));
+        if (status == SELVAGE_SUCCESS)
+            continue;
+        abort_gather(&g, status);
+        return status;
+    }
     return SELVAGE_SUCCESS;
 }
 

@@ -8,7 +8,8 @@
 
 #include "comm/comm.h"
 
-enum { SV_GATHER_VALUES = 6, SV_GATHER_TAG = 5 }; /* the set-up channel: up to 4 taken below, commits from 40 */
+enum { SV_GATHER_VALUES = 6, SV_GATHER_WORDS = 2 };
+enum { SV_GATHER_TAG = 5 }; /* the set-up channel: up to 4 taken below, commits from 40 */
 
 typedef struct sv_gather_item {
     uint64_t nonce;            /* filled by the gathering: of the communicator */
@@ -54,6 +55,13 @@ const sv_gather_item_t *sv_gather_item_of(const sv_team_t *team, int rank);
 selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
                            double timeout_s);
 
+/* Gathers a few words of each rank, `width` of them, at most SV_GATHER_WORDS: those of rank r are at words[r * width],
+   and the own ones are there before. The memory is the caller's, and made beforehand. Nothing else grows with the
+   ranks, and the team may be at rest. No rank brings a status: it has told that by a least value. Errors are those of a
+   gathering; but ranks that are in different calls break the communicator. */
+selvage_status_t sv_gather_words(sv_team_t *team, const char *what, uint64_t key, unsigned width, uint64_t *words,
+                                 double timeout_s);
+
 /* The least of all ranks' values, in O(log n) messages of one item and with no memory for the others. Status, errors
    and the deadline are those of a gathering; but ranks that are in different calls break the communicator. *value is
    there with a status that a rank has brought, too. */
@@ -72,6 +80,8 @@ typedef struct sv_gather_round {
     bool in_open, out_open;
     bool taken;                /* what came in this round is in hand */
     sv_gather_item_t item, other; /* of a comparison: the own one, and what came */
+    uint64_t *words;           /* of all ranks, so many of each, where these are gathered: */
+    unsigned width;            /* item says what call that is */
 } sv_gather_round_t;
 
 /*

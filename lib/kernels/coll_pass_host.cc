@@ -8,6 +8,7 @@
 #include "kernels/coll_pass_host.h"
 
 #include <cfenv>
+#include <cstring>
 
 #include "kernels/coll_pass.h"
 
@@ -100,24 +101,66 @@ uint64_t add_lines(const adders &by, uint8_t *sum, const uint8_t *first, uint64_
     }
 }
 
-void pass_by(const adders &by, uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,
-             unsigned divisor)
+/* dst = first op second, divided; dst may be either. */
+void pass_words(uint8_t *dst, const uint8_t *first, const uint8_t *second, uint64_t bytes, unsigned type, unsigned op,
+                unsigned divisor)
 {
-    const uint64_t added = op == SV_COLL_SUM && divisor == 0 ? add_lines(by, sum, first, bytes, type) : 0;
     sv_coll_pass_t pass = {};
 
-    if (added == bytes)
-        return;
-    pass.src[0] = first + added;
-    pass.src[1] = sum + added;
-    pass.dst[0] = sum + added;
+    pass.src[0] = first;
+    pass.src[1] = second;
+    pass.dst[0] = dst;
     pass.nsrc = 2;
     pass.ndst = 1;
-    pass.bytes = bytes - added;
+    pass.bytes = bytes;
     pass.type = static_cast<uint8_t>(type);
     pass.op = static_cast<uint8_t>(sv_coll_op_of(type, op));
     pass.divisor = static_cast<uint16_t>(divisor);
     (void)sv_coll_pass_at(&pass, 0, 1);
+}
+
+void pass_by(const adders &by, uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,
+             unsigned divisor)
+{
+    const uint64_t added = op == SV_COLL_SUM && divisor == 0 ? add_lines(by, sum, first, bytes, type) : 0;
+
+    if (added < bytes)
+        pass_words(sum + added, first + added, sum + added, bytes - added, type, op, divisor);
+}
+
+bool has_lines(unsigned type)
+{
+    return type == SV_COLL_FLOAT32 || type == SV_COLL_FLOAT64 || type == SV_COLL_INT32 || type == SV_COLL_UINT32 ||
+           type == SV_COLL_INT64 || type == SV_COLL_UINT64;
+}
+
+/* A row of such a type that comes after a sum, by lines; the last one is filled up with zeros, whose sum is not used.
+   Adding two numbers gives the same bits in either order. */
+void add_row(const adders &by, uint8_t *sum, const uint8_t *row, uint64_t bytes, unsigned type)
+{
+    const uint64_t added = add_lines(by, sum, row, bytes, type);
+    uint8_t line[2][LINE_BYTES] = {};
+
+    if (added == bytes)
+        return;
+    std::memcpy(line[0], sum + added, bytes - added);
+    std::memcpy(line[1], row + added, bytes - added);
+    (void)add_lines(by, line[0], line[1], LINE_BYTES, type);
+    std::memcpy(sum + added, line[0], bytes - added);
+}
+
+void pass_rows(const adders &by, uint8_t *sum, const uint8_t *rows, uint64_t bytes, unsigned nrows, unsigned first,
+               unsigned type, unsigned op, unsigned divisor)
+{
+    std::memcpy(sum, rows + first * bytes, bytes);
+    for (unsigned i = 1; i < nrows; i++) {
+        const uint8_t *const row = rows + (first + i < nrows ? first + i : first + i - nrows) * bytes;
+        const unsigned by_now = i == nrows - 1 ? divisor : 0;
+        if (op == SV_COLL_SUM && by_now == 0 && has_lines(type))
+            add_row(by, sum, row, bytes, type);
+        else
+            pass_words(sum, sum, row, bytes, type, op, by_now);
+    }
 }
 
 } // namespace
@@ -131,6 +174,16 @@ extern "C" void sv_coll_pass_host(uint8_t *sum, const uint8_t *first, uint64_t b
     (void)std::fegetenv(&theirs);
     (void)std::fesetenv(FE_DFL_ENV);
     pass_by(choose_adders(), sum, first, bytes, type, op, divisor);
+    (void)std::fesetenv(&theirs);
+}
+
+extern "C" void sv_coll_pass_host_rows(uint8_t *sum, const uint8_t *rows, uint64_t bytes, unsigned nrows,
+                                       unsigned first, unsigned type, unsigned op, unsigned divisor)
+{
+    std::fenv_t theirs;
+    (void)std::fegetenv(&theirs);
+    (void)std::fesetenv(FE_DFL_ENV);
+    pass_rows(choose_adders(), sum, rows, bytes, nrows, first, type, op, divisor);
     (void)std::fesetenv(&theirs);
 }
 

@@ -90,6 +90,7 @@ sweep messages default $begins,mail $damage,$others 5 SELVAGE_RANKS_PER_NODE=1
 sweep messages default mail $damage,$others 5
 sweep collectives default setup,control $damage,$others 5 SELVAGE_RANKS_PER_NODE=1
 sweep collectives default reduction flip,many,delay 2 SELVAGE_RANKS_PER_NODE=1 SELVAGE_COLL_INTERNODE=mpi
+sweep collectives default setup many,cut 2 SELVAGE_RANKS_PER_NODE=1 SELVAGE_COLL_INTERNODE=tree
 sweep grids default setup $damage,$others 1 SELVAGE_RANKS_PER_NODE=1
 if [ -x "$top_builddir/examples/dropin/jacobi" ] && [ -r "$top_builddir/.libs/libselvage-mpi.so" ]; then
     kinds="many cut drop double" letters=2

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Ranks that are killed, or stopped for 5 s, at any moment in collectives of every kind between virtual nodes: on nodes
-# of 1 and 2 ranks, pieces direct, in a chain and by MPI's own collectives, driven by the caller and by a thread, by
-# both wires. A stopped rank within the deadline: all goes on, and every result is right. Else every rank that is left
-# ends with an error that names a rank, and none hangs. How often that is the rank to blame is counted and printed: of
-# ranks that wait for each other, the one whose deadline ends first names the one that it waits for, which may wait
-# itself. Several jobs at a time, since most of them wait. COLL_FAULTS says how many faults (12); SEED is the number of
-# the first one (1).
+# of 1 and 2 ranks, pieces direct, in a chain, by trees and by MPI's own collectives, driven by the caller and by a
+# thread, by both wires. A stopped rank within the deadline: all goes on, and every result is right. Else every rank
+# that is left ends with an error that names a rank, and none hangs. How often that is the rank to blame is counted and
+# printed: of ranks that wait for each other, the one whose deadline ends first names the one that it waits for, which
+# may wait itself. Several jobs at a time, since most of them wait. COLL_FAULTS says how many faults (12); SEED is the
+# number of the first one (1).
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -29,7 +29,7 @@ faults=${COLL_FAULTS:-12} first=${SEED:-1} at_once=${COLL_FAULTS_AT_ONCE:-4}
 [ "${BRIEF:-}" != yes ] || faults=4
 wires=(mpi mpi)
 case $("$top_builddir/tools/selvage-info" 2>/dev/null) in *"UCX yes"*) wires=(mpi ucx) ;; esac
-ways=(auto chain mpi)
+ways=(auto chain mpi tree)
 
 # judge OUT KIND RANK DEADLINE_S STATUS: prints what came of a job, in one word, or why it is not good.
 judge() {
@@ -68,7 +68,7 @@ one() {
     [ $((n % 4)) -ne 1 ] || deadline=60
     after=$((n * 37 % 1500))
     [ $deadline -eq 2 ] || seconds=7
-    export SELVAGE_RANKS_PER_NODE=$((1 + n / 3 % 2)) SELVAGE_COLL_INTERNODE=${ways[n / 2 % 3]}
+    export SELVAGE_RANKS_PER_NODE=$((1 + n / 3 % 2)) SELVAGE_COLL_INTERNODE=${ways[(n / 2 + n / 8) % 4]}
     export SELVAGE_TIMEOUT_S=$deadline
     export SELVAGE_WIRE=${wires[n / 5 % 2]} SELVAGE_PROGRESS=inline SELVAGE_LOG=none RUN_MPI_FLAGS=$keep
     [ $((n / 4 % 2)) -eq 0 ] || SELVAGE_PROGRESS=thread

@@ -87,6 +87,7 @@ static void run_cases(local_rank_t *self)
 static void test_cases(void)
 {
     static const int worlds[][2] = {{2, 1}, {3, 2}, {4, 2}, {5, 3}, {6, 3}, {6, 1}, {5, 2}};
+    static const char *const ways[] = {"", "PROGRESS=thread", "COLL_INTERNODE=chain", "COLL_INTERNODE=tree"};
     enum { WORLDS = sizeof worlds / sizeof worlds[0], STRIDE = 9, STRIDE_BRIEF = 19 };
     const unsigned worlds_to_run = check_brief() ? WORLDS + 3 : 2 * WORLDS; /* the later ones are random */
     const unsigned stride = check_brief() ? STRIDE_BRIEF : STRIDE;
@@ -95,7 +96,7 @@ static void test_cases(void)
         long failed = atomic_load(&check_failed_);
         job_t job = {.stride = stride, .first = (w * 4) % stride, .chunk_bytes = w % 2 ? TINY_CHUNK : 0,
                      .seed = w < WORLDS ? 0 : w};
-        local_ranks_env(w % 3 == 2 ? "COLL_INTERNODE=chain" : w % 3 == 1 ? "PROGRESS=thread" : "");
+        local_ranks_env(ways[w % 4]);
         local_ranks_run(&(local_run_t){.size = world[0], .ranks_per_node = world[1], .body = run_cases, .arg = &job});
         if (atomic_load(&check_failed_) != failed)
             fprintf(stderr, "world %u: %d ranks, %d per node\n", w, world[0], world[1]);
@@ -147,11 +148,12 @@ static void test_rows(void)
 {
     static const int worlds[][2] = {{3, 1}, {4, 1}, {5, 1}, {5, 2}, {6, 2}, {6, 1}, {2, 1}};
     const unsigned count = check_brief() ? 5 : sizeof worlds / sizeof worlds[0];
+    static const char *const ways[] = {"", "COLL_INTERNODE=chain", "COLL_INTERNODE=tree"};
     for (unsigned w = 0; w < count; w++)
-        for (unsigned way = 0; way < 2; way++) {
-            if (check_brief() && w % 2 != way)
+        for (unsigned way = 0; way < 3; way++) {
+            if (check_brief() && w % 3 != way)
                 continue;
-            local_ranks_env(way ? "COLL_INTERNODE=chain" : "");
+            local_ranks_env(ways[way]);
             local_ranks_run(&(local_run_t){.size = worlds[w][0], .ranks_per_node = worlds[w][1], .body = run_rows});
         }
 }
@@ -525,8 +527,8 @@ static void run(int size, int ranks_per_node, void (*body)(local_rank_t *self), 
 
 static void run_all_same(void)
 {
-    static const char *const ways[] = {"", "COLL_INTERNODE=chain", "PROGRESS=thread"};
-    for (int way = 0; way < 6; way++) {
+    static const char *const ways[] = {"", "COLL_INTERNODE=chain", "PROGRESS=thread", "COLL_INTERNODE=tree"};
+    for (int way = 0; way < 8; way++) {
         job_t job = {.chunk_bytes = way % 2 ? TINY_CHUNK : 0};
         local_ranks_env(ways[way / 2]);
         local_ranks_run(&(local_run_t){.size = 5, .ranks_per_node = 2, .body = run_same, .arg = &job});
@@ -562,6 +564,7 @@ int main(void)
     run_bad(4, 2, run_mended, 0, "TIMEOUT_S=20");
     run_bad(3, 1, run_mended, 0, "TIMEOUT_S=20");
     run_bad(6, 1, run_mended, 0, "TIMEOUT_S=20 COLL_INTERNODE=chain");
+    run_bad(5, 1, run_mended, 0, "TIMEOUT_S=20 COLL_INTERNODE=tree");
     run_bad(4, 2, run_abort, 0, "TIMEOUT_S=20");
     return check_report("test_coll_nodes");
 }

@@ -310,6 +310,32 @@ static void test_host_lines(host_pass_t pass)
     }
 }
 
+/* Rows that are added from any one on, round: the bits of one after the other, by types of any kind and length. */
+static void test_host_rows(void)
+{
+    enum { ROWS_MAX = 7 };
+    for (unsigned type = SELVAGE_INT8; type <= SELVAGE_FLOAT64; type++) {
+        const unsigned bytes = (unsigned)coll_entry_type_bytes(type);
+        for (unsigned run = 0; run < 60; run++) {
+            const unsigned nrows = 2 + pick(ROWS_MAX - 1), first = pick(nrows);
+            const unsigned row_bytes = (1 + pick(SMALL / ROWS_MAX / bytes - 1)) * bytes;
+            const unsigned op = run % 5 ? ops[0] : ops[run % 4], divisor = run % 3 ? 0 : nrows;
+            fill(left, type, SMALL / bytes);
+            memset(result, 0xa5, SMALL);
+            memcpy(right, left + first * row_bytes, row_bytes);
+            sv_coll_pass_host_rows(result, left, row_bytes, nrows, first, type, op, divisor);
+            for (unsigned i = 1; i < nrows; i++) { /* the sum so far is in right, and goes where the next row was */
+                uint8_t *row = left + (first + i) % nrows * row_bytes;
+                sv_coll_pass_host(row, right, row_bytes, type, op, i == nrows - 1 ? divisor : 0);
+                memcpy(right, row, row_bytes);
+            }
+            CHECK(memcmp(result, right, row_bytes) == 0);
+            for (unsigned i = row_bytes; i < SMALL; i++)
+                CHECK_EQ(result[i], 0xa5);
+        }
+    }
+}
+
 int main(void)
 {
     test_all_pairs_of_8_bits();
@@ -322,5 +348,6 @@ int main(void)
     test_nothing_beside_is_touched();
     test_host_lines(sv_coll_pass_host);
     test_host_lines(sv_coll_pass_host_plain);
+    test_host_rows();
     return check_report("test_coll_types");
 }
