@@ -39,6 +39,8 @@ typedef struct team {
 
 static struct {
     opening_t with[SV_DROP_OPENINGS]; /* as drop_agree.c counts them */
+    opening_t failed[SV_DROP_OPENINGS]; /* what was made before that, to the end: the device may be at work now */
+    int failures;
     team_t *teams; /* in the order in which they were made */
     int key;       /* of a communicator's team */
     bool lacks;    /* a team could not have one, as has been said: this rank makes no more */
@@ -85,6 +87,13 @@ static void free_opening(opening_t *opening)
     *opening = (opening_t){0};
 }
 
+/* Partner: sv_drop_collcomm_close(). A rank fails with one communicator of some ranks, and with all of the job. */
+static void keep_failed(const opening_t *opening)
+{
+    if (made.failures < SV_DROP_OPENINGS)
+        made.failed[made.failures++] = *opening;
+}
+
 /* Every rank comes to each of the collective steps, or none does. */
 bool sv_drop_collcomm_open(MPI_Comm comm, MPI_Comm agreeing, selvage_comm_t *world)
 {
@@ -97,7 +106,7 @@ bool sv_drop_collcomm_open(MPI_Comm comm, MPI_Comm agreeing, selvage_comm_t *wor
         world = opening.comm;
         if (!sv_drop_fast_all(agreeing, good)) {
             sv_drop_warn("collectives of the fast route cannot be had on every rank: they are staged");
-            selvage_comm_destroy(opening.comm);
+            keep_failed(&opening);
             return false;
         }
     }
@@ -109,7 +118,7 @@ bool sv_drop_collcomm_open(MPI_Comm comm, MPI_Comm agreeing, selvage_comm_t *wor
         sv_drop_agree_add(comm);
         return true;
     }
-    free_opening(&opening);
+    keep_failed(&opening);
     return false;
 }
 
@@ -128,8 +137,12 @@ void sv_drop_collcomm_close(void)
     made.teams = NULL;
     for (int i = 0; i < openings; i++)
         free_opening(&made.with[i]);
+    for (int i = 0; i < made.failures; i++)
+        free_opening(&made.failed[i]);
+    made.failures = 0;
     sv_drop_scratch_close();
-    selvage_stream_destroy(sv_drop_device(), made.stream);
+    if (made.stream) /* else there may be no device, which nobody is to open now */
+        selvage_stream_destroy(sv_drop_device(), made.stream);
     made.stream = NULL;
 }
 

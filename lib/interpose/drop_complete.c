@@ -417,7 +417,7 @@ static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *
         code = test_many(&set, n, requests, many, blocks && !given && may_block());
         if (given > 0 && *many.found == MPI_UNDEFINED) /* for MPI there is no request that is active */
             *many.found = 0;
-        code = true_code(&set, many.some && *many.found != MPI_UNDEFINED ? *many.found : set.n, code);
+        code = true_code(&set, !many.some ? set.n : *many.found != MPI_UNDEFINED ? *many.found : 0, code);
     } while (code == MPI_SUCCESS && !*many.found && blocks);
     bool ended = code == MPI_ERR_IN_STATUS || (code == MPI_SUCCESS && *many.found);
     if (ended && !many.some)

@@ -91,6 +91,19 @@ static bool opens_by_pairs(void)
     return !sv_drop_route.drives && !sv_drop_settings()->progress_thread;
 }
 
+/* What is known of a communicator: its attribute, which is freed with it. */
+typedef struct calls {
+    unsigned count;
+    bool everybody, over; /* it has all ranks of the job; or some, and nothing more can open on it */
+} calls_t;
+
+static int free_calls(MPI_Comm comm, int key, void *calls, void *extra)
+{
+    (void)comm, (void)key, (void)extra;
+    free(calls); /* partner: calls_on() */
+    return MPI_SUCCESS;
+}
+
 void sv_drop_fast_begin(void)
 {
     const sv_drop_settings_t *settings = sv_drop_settings();
@@ -125,7 +138,7 @@ void sv_drop_fast_begin(void)
         sv_drop_fatal("the ranks do not agree", "on the job's nonce");
     PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &found);
     sv_drop_route.tag_most = found ? *most : 32767;
-    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &sv_drop_route.key, NULL);
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_calls, &sv_drop_route.key, NULL);
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &sv_drop_route.within_key, NULL);
     if (!opens_by_pairs())
         return;
@@ -329,44 +342,51 @@ static bool is_everybody(MPI_Comm comm)
             PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result != MPI_UNEQUAL);
 }
 
-/* Whether its ranks are some of the job's, and more than one. */
+/* Whether its ranks are some of the job's on one node, and more than one. */
 static bool is_part(MPI_Comm comm)
 {
     const int size = sv_drop_is_inside(comm) ? sv_drop_size(comm) : 0;
-    for (int i = 0; i < size; i++)
-        if (sv_drop_world_rank(comm, i) == MPI_UNDEFINED)
+    for (int i = 0; i < size; i++) {
+        const int rank = sv_drop_world_rank(comm, i);
+        if (rank == MPI_UNDEFINED || !sv_drop_route.on_node[rank])
             return false;
+    }
     return size > 1;
 }
 
-/* Counts such a call: of all ranks, on whichever communicator; or of some, on this one. Returns the number; 0: of no
-   use. What a communicator is takes time to find, and is an attribute with its number. All its ranks count alike. */
-static unsigned count_call(MPI_Comm comm, bool *everybody_out)
+static calls_t *calls_on(MPI_Comm comm)
 {
-    enum { EVERYBODY = 1, OTHERS, PART, MOST = 1 << 20 };
-    void *value = NULL;
+    static calls_t world = {.everybody = true};
+    calls_t *calls = NULL;
     int has = 0;
-    if (comm != MPI_COMM_WORLD)
-        PMPI_Comm_get_attr(comm, sv_drop_route.key, &value, &has);
-    uintptr_t known = has ? (uintptr_t)value : is_everybody(comm) ? EVERYBODY : is_part(comm) ? PART : OTHERS;
-    *everybody_out = known == EVERYBODY;
-    if (known == EVERYBODY)
-        sv_drop_route.calls++;
-    else if (known >= PART)
-        known = known - PART < MOST ? known + 1 : OTHERS;
-    if (comm != MPI_COMM_WORLD && (!has || known != (uintptr_t)value))
-        PMPI_Comm_set_attr(comm, sv_drop_route.key, (void *)known);
-    return known == EVERYBODY ? sv_drop_route.calls : known > PART ? (unsigned)(known - PART) : 0;
+    if (comm == MPI_COMM_WORLD)
+        return &world;
+    PMPI_Comm_get_attr(comm, sv_drop_route.key, &calls, &has);
+    if (has)
+        return calls;
+    calls = calloc(1, sizeof *calls);
+    if (!calls)
+        sv_drop_fatal("no memory", "for a communicator");
+    calls->everybody = is_everybody(comm);
+    PMPI_Comm_set_attr(comm, sv_drop_route.key, calls);
+    return calls;
 }
 
-/* Whether some ranks may open the route of collectives for themselves, as far as this one knows. It keeps an opening
-   for all. */
-static bool may_open_part(MPI_Comm comm)
+/* Counts a call of some of the job's ranks. Returns whether it asks. All of these ranks find the same. */
+static bool asks_for_part(MPI_Comm comm, calls_t *calls)
 {
-    bool on_node = true;
-    for (int i = 0, n = sv_drop_size(comm); i < n; i++)
-        on_node = on_node && sv_drop_route.on_node[sv_drop_world_rank(comm, i)];
-    return on_node && sv_drop_agree_openings() < SV_DROP_OPENINGS - 1 && !sv_drop_route.lacks_part;
+    enum { FIRST = 4, LAST = 1 << 20 }; /* before the first, all of the job may come */
+    if (calls->over || ++calls->count < FIRST || (calls->count & (calls->count - 1)))
+        return false;
+    calls->over = !opens_by_pairs() || calls->count == LAST || sv_drop_reaches(comm) ||
+                  (calls->count == FIRST && !is_part(comm));
+    return !calls->over;
+}
+
+/* As far as this rank knows. It keeps an opening for all. */
+static bool may_open_part(void)
+{
+    return sv_drop_agree_openings() < SV_DROP_OPENINGS - 1 && !sv_drop_route.lacks_part;
 }
 
 /*
@@ -375,21 +395,25 @@ static bool may_open_part(MPI_Comm comm)
  */
 void sv_drop_fast_leave(MPI_Comm comm)
 {
-    enum { PART_CALLS = 4 }; /* of some ranks: all of the job may come before that */
-    bool everybody;
     if (comm == MPI_COMM_NULL || sv_drop_route.refused || sv_drop_route.retired || !sv_drop_fast_is_in_order(comm))
         return;
-    const unsigned calls = count_call(comm, &everybody);
-    if ((calls & (calls - 1)) || calls == 0 ||
-        (everybody ? sv_drop_route.asked : calls < PART_CALLS || !opens_by_pairs() || sv_drop_reaches(comm)))
+    calls_t *calls = calls_on(comm);
+    const bool everybody = calls->everybody;
+    if (everybody) {
+        sv_drop_route.calls++;
+        if (sv_drop_route.asked || (sv_drop_route.calls & (sv_drop_route.calls - 1)))
+            return;
+    } else if (!asks_for_part(comm, calls)) {
         return;
+    }
     /* All ranks must have shown device memory, and none may have a receive that nobody watches. */
     MPI_Comm const agreeing = everybody ? sv_drop_route.own : comm;
     if (!sv_drop_fast_all(agreeing, atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed) &&
                                         !atomic_load_explicit(&sv_drop_route.unwatched, memory_order_relaxed) &&
-                                        !sv_drop_is_stuck() && (everybody || may_open_part(comm))))
+                                        !sv_drop_is_stuck() && (everybody || may_open_part())))
         return;
     if (!everybody) {
+        calls->over = true;
         sv_drop_route.lacks_part = !open_collectives(comm, agreeing);
         return;
     }

@@ -194,9 +194,10 @@ bool sv_drop_fast_Allgather(const void *sendbuf, MPI_Count sendcount, MPI_Dataty
 
 /* Where a call that cannot write to what it reads does one of the two; NULL: it is staged, or needs none. Partner:
    sv_drop_scratch_give(), after the call. */
-static void *take_place(const void *sendbuf, const void *recvbuf, size_t align, size_t bytes)
+static void *take_scratch_for(const void *sendbuf, const void *recvbuf, size_t align, size_t bytes)
 {
-    return sendbuf == MPI_IN_PLACE && sv_drop_is_fit(recvbuf, align) ? sv_drop_scratch_take(bytes) : NULL;
+    return sendbuf == MPI_IN_PLACE && bytes > 0 && !atomic_load_explicit(&has_failed, memory_order_relaxed) &&
+                   sv_drop_is_fit(recvbuf, align) ? sv_drop_scratch_take(bytes) : NULL;
 }
 
 static selvage_status_t copy_on_device(void *to, const void *from, size_t bytes)
@@ -214,7 +215,7 @@ bool sv_drop_fast_Alltoall(const void *sendbuf, MPI_Count sendcount, MPI_Datatyp
         (!in_place && sv_drop_mpi_refuses(sendtype, MPI_OP_NULL)))
         return false;
     /* What is sent is brought out of the way first. */
-    void *place = take_place(sendbuf, recvbuf, 1, all);
+    void *place = take_scratch_for(sendbuf, recvbuf, 1, all);
     const void *from = in_place ? place : sendbuf;
     coll = agree_on_call(comm, bytes > 0 && sv_drop_is_fit(from, 1) &&
                                    (in_place || dense_bytes_of(sendcount, sendtype) == bytes) &&
@@ -282,7 +283,8 @@ static bool make_reduce_scatter(const scatter_t *x, int *code)
     const bool in_place = x->sendbuf == MPI_IN_PLACE;
     const bool fits = can_reduce(x->all, x->type, x->op) && (x->equal || x->n <= UNEQUAL_RANKS_MAX);
     /* In place the block is made elsewhere, as the other ranks may still read what is in its place. */
-    void *place = fits ? take_place(x->sendbuf, x->recvbuf, align, own) : NULL, *to = in_place ? place : x->recvbuf;
+    void *place = fits ? take_scratch_for(x->sendbuf, x->recvbuf, align, own) : NULL;
+    void *to = in_place ? place : x->recvbuf;
     const void *from = in_place ? x->recvbuf : x->sendbuf;
     selvage_coll_t *coll = agree_on_call(x->comm, fits && sv_drop_is_fit(from, align) &&
                                                       (own == 0 || sv_drop_is_fit(to, align)) &&

@@ -26,7 +26,7 @@ typedef struct sv_drop_route {
     bool lacks_part;   /* some ranks, with this one, could not open it for themselves: this rank tries no more */
     bool threads;      /* of the program, all of which may call MPI */
     bool any_threads;  /* of any rank's: ranks may differ */
-    int key, within_key; /* of what count_call() and sv_drop_fast_enter() have found */
+    int key, within_key; /* of what calls_on() and sv_drop_fast_enter() have found */
     bool *on_node;     /* by rank of MPI_COMM_WORLD: on this node */
     int64_t slot_bytes; /* of a slot of the neighbours' */
 } sv_drop_route_t;

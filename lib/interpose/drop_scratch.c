@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Device memory for collective calls of the fast route with MPI_IN_PLACE, where Selvage's own cannot write to what they
- * read. It is kept for the next call, in blocks of powers of two. Releasing it makes a runtime wait for all work on the
- * device, so that a block is released only after it was idle for long (drop_idle.c), or with the route.
+ * read. It is kept for the next call, in blocks of powers of two, or of large pages. Releasing it makes a runtime wait
+ * for all work on the device, so that a block is released only after it was idle for long (drop_idle.c), or with the
+ * route. A call that would need very much is staged: the program may want that memory itself.
  *
  * Any thread; one lock. A block is its taker's until it is given back.
  */
 #include "interpose/drop_scratch.h"
 
 #include <stdlib.h>
+
+enum { MOST_BYTES = 1 << 30 };
 
 typedef struct scratch {
     struct scratch *next;
@@ -23,14 +26,16 @@ static struct {
     scratch_t *blocks;
 } scratches = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static scratch_t *make_scratch(size_t bytes)
+static scratch_t *add_scratch_block(size_t bytes)
 {
-    enum { LEAST_BYTES = 1 << 20 };
+    enum { LEAST_BYTES = 1 << 20, LARGE_BYTES = 64 << 20, PAGE_BYTES = 2 << 20 };
     scratch_t *block = calloc(1, sizeof *block);
     if (!block)
         return NULL;
-    for (block->bytes = LEAST_BYTES; block->bytes < bytes;)
+    for (block->bytes = LEAST_BYTES; block->bytes < bytes && block->bytes < LARGE_BYTES;)
         block->bytes *= 2;
+    if (block->bytes < bytes)
+        block->bytes = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     if (selvage_device_malloc(sv_drop_device(), block->bytes, &block->memory) != SELVAGE_SUCCESS) {
         free(block);
         return NULL;
@@ -43,16 +48,18 @@ static scratch_t *make_scratch(size_t bytes)
 void *sv_drop_scratch_take(size_t bytes)
 {
     scratch_t *best = NULL;
-    if (bytes > SIZE_MAX / 2)
+    if (bytes > MOST_BYTES)
         return NULL;
     pthread_mutex_lock(&scratches.lock);
     for (scratch_t *at = scratches.blocks; at; at = at->next)
         if (!at->taken && at->bytes >= bytes && (!best || at->bytes < best->bytes))
             best = at;
     if (!best)
-        best = make_scratch(bytes);
-    if (best)
+        best = add_scratch_block(bytes);
+    if (best) {
         best->taken = true;
+        best->idle = false;
+    }
     pthread_mutex_unlock(&scratches.lock);
     return best ? best->memory : NULL;
 }
@@ -80,7 +87,7 @@ bool sv_drop_scratch_has_idle(int64_t now_ns)
     return any;
 }
 
-/* Partner: make_scratch(). all: or only what is idle, and was not taken since that was found. */
+/* Partner: add_scratch_block(). all: or only what is idle, and was not taken since that was found. */
 static void free_scratches(bool all)
 {
     pthread_mutex_lock(&scratches.lock);
