@@ -311,9 +311,10 @@ template <typename PROTO> SV_DEV_FN void sv_coll_blame(const sv_coll_at_t &c)
 /*
  * Compares the sum of what was taken from all slots, as it was used, with the sum that their senders say. It is one sum
  * for all, because a lane has no room for one per rank. Each sender's is taken by another lane. If the sum is wrong but
- * the slots no longer are, a line was used before it was whole. Any rank is named then. All lanes call.
+ * the slots no longer are, a line was used before it was whole. Any rank is named then. All lanes call. False, for all
+ * lanes: it is not verified, and the error is recorded.
  */
-template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t &c, uint64_t sum)
+template <typename PROTO> SV_DEV_FN bool sv_coll_verify_lines(const sv_coll_at_t &c, uint64_t sum)
 {
     const sv_coll_slice_t &s = c.b.slice;
     const uint64_t units = PROTO::units((s.bytes + 7) / 8);
@@ -327,11 +328,13 @@ template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t
         sum -= word[0];
     }
     const uint64_t difference = sv_dev_block_sum_u64(sum, c.at); /* for all lanes the same */
-    if (difference == 0 || !sv_dev_block_broadcast_u32(!sv_coll_has_failed(c), c.at))
-        return;
+    if (difference == 0)
+        return true;
+    if (!sv_dev_block_broadcast_u32(!sv_coll_has_failed(c), c.at))
+        return false;
     sv_coll_blame<PROTO>(c);
     if (c.at.tid != 0 || sv_coll_has_failed(c))
-        return;
+        return false;
     uint64_t said[2] = {0, 0};
     for (unsigned k = 0; k < s.nsrc; k++) {
         if (s.from[k] == SV_COLL_PLAIN)
@@ -341,6 +344,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t
     }
     sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, said[0],
                     said[0] + difference);
+    return false;
 }
 
 /* Puts the digest after the data: in a unit of its own, and what else belongs to its line. All lanes call. */
@@ -371,8 +375,11 @@ template <typename PROTO, bool REDUCES> SV_DEV_FN void sv_coll_lines_run(const s
     else if constexpr (REDUCES)
         sv_coll_with_type(c.b.work.type, units);
     if (sv_coll_has_digest(c)) {
-        sv_coll_sign_lines<PROTO>(c, units.sum);
-        sv_coll_verify_lines<PROTO>(c, units.taken);
+        /* What was sent on already is not signed until that of which it is made is verified: nobody takes it for
+           right. */
+        const bool verified = !sv_coll_slots_read(s) || sv_coll_verify_lines<PROTO>(c, units.taken);
+        if (sv_coll_slots_written(s) && verified)
+            sv_coll_sign_lines<PROTO>(c, units.sum);
     }
     sv_coll_clean_lines(c, PROTO::used(c));
     sv_coll_end_steps(c, false);

@@ -41,6 +41,7 @@ SV_DEV_FN uint64_t sv_coll_direct_key(const sv_coll_at_t &c, uint32_t source, bo
 /* What the pass sums: sources, bits, and, if `to` is not 0, its result. One lane; the keys are filled in apart. */
 SV_DEV_FN void sv_coll_direct_sum(const sv_coll_at_t &c, uint32_t taken, uint32_t given, bool result, uint32_t to)
 {
+    c.b.lent_to = 0;
     const bool sums = sv_coll_has_digest(c);
     c.b.pass.taken = sums ? taken : 0;
     c.b.pass.given = sums ? given : 0;
@@ -122,6 +123,7 @@ SV_DEV_FN void sv_coll_push_send(const sv_coll_push_t &push, uint32_t r)
     sv_coll_push_to(push, 0, push.p.out_of[r] + at.begin + b.me * push.shard_bytes - r * push.shard_bytes);
     sv_coll_push_pass(push, 1, 1, at.bytes);
     sv_coll_direct_sum(push.c, 0, 0, true, 1u << r);
+    push.c.b.lent_to = 1u << r;
     push.c.b.pass.key = sv_coll_direct_key(push.c, b.me, false, 0, at.begin);
 }
 
@@ -141,6 +143,7 @@ SV_DEV_FN void sv_coll_push_reduce(const sv_coll_push_t &push)
     sv_coll_push_pass(push, b.n, 1, bytes);
     const uint32_t own = 1u << b.me, others = ((1u << b.n) - 1) & ~own;
     sv_coll_direct_sum(push.c, others, last ? own : 0, false, others);
+    push.c.b.lent_to = others;
     for (uint32_t r = 0; r < b.n; r++)
         push.c.b.pass.key_of[r] = sv_coll_direct_key(push.c, r, false, 0, begin);
 }
