@@ -248,15 +248,15 @@ SV_DEV_FN uint64_t layout_added(const layout_part &part, uint64_t begin, uint64_
     }
 }
 
-template <bool GATHER>
+template <bool GATHER, bool ADDS>
 SV_DEV_FN uint64_t layout_piece(const layout_part &part, uint64_t begin, uint64_t end, bool sums, sv_dev_block_t at)
 {
     if (!part.offsets)
-        return !GATHER && part.number ? layout_added<part_finder>(part, begin, end, sums, at)
-                                      : layout_found<part_finder, GATHER>(part, begin, end, sums, at);
+        return ADDS && part.number ? layout_added<part_finder>(part, begin, end, sums, at)
+                                   : layout_found<part_finder, GATHER>(part, begin, end, sums, at);
     if (!part.begins)
-        return !GATHER && part.number ? layout_added<list_finder>(part, begin, end, sums, at)
-                                      : layout_found<list_finder, GATHER>(part, begin, end, sums, at);
+        return ADDS && part.number ? layout_added<list_finder>(part, begin, end, sums, at)
+                                   : layout_found<list_finder, GATHER>(part, begin, end, sums, at);
     return layout_found<run_finder, GATHER>(part, begin, end, sums, at);
 }
 
@@ -348,9 +348,9 @@ SV_DEV_FN const sv_piece_t *layout_fetch(const sv_piece_t *pieces, uint64_t npie
 /*
  * What the calling thread has of a packet of npieces pieces and bytes bytes. Block at.block of at.nblocks has a
  * contiguous range of the stream, as in digest_block(). Ranges are multiples of 64 words, so that no padding is
- * divided.
+ * divided. ADDS: pieces may say that what comes is added to what is there.
  */
-template <bool GATHER>
+template <bool GATHER, bool ADDS>
 SV_DEV_FN uint64_t layout_block(const sv_batch_arg_t &arg, const sv_piece_t *pieces, uint64_t npieces, uint8_t *stream,
                                 uint64_t bytes, uint64_t key, sv_dev_block_t at)
 {
@@ -369,8 +369,8 @@ SV_DEV_FN uint64_t layout_block(const sv_batch_arg_t &arg, const sv_piece_t *pie
             continue;
         layout_part own;
         const layout_part &part = layout_share(*piece, arg, stream, key, &own, at);
-        sum += layout_piece<GATHER>(part, begin > first ? begin - first : 0,
-                                    (end < piece_end ? end : piece_end) - first, sums, at);
+        sum += layout_piece<GATHER, ADDS>(part, begin > first ? begin - first : 0,
+                                          (end < piece_end ? end : piece_end) - first, sums, at);
     }
     return sum;
 }
