@@ -92,13 +92,6 @@ SV_DEV_FN void sv_coll_direct_read_entry(const sv_coll_at_t &c, sv_coll_plan_t &
     c.b.state[r].entries++;
 }
 
-/* Whether a running kernel sees in users' memory what others store there. */
-#if defined(SV_DEV_HIP)
-enum { SV_COLL_SEES_STORES = 0 };
-#else
-enum { SV_COLL_SEES_STORES = 1 };
-#endif
-
 /* Whether this rank stores into the memory of others. */
 SV_DEV_FN bool sv_coll_direct_pushes(const sv_coll_work_t &work, uint32_t algo)
 {
@@ -304,13 +297,13 @@ SV_DEV_FN void sv_coll_direct_poll(const sv_coll_at_t &c, const sv_coll_plan_t &
 SV_DEV_FN uint32_t sv_coll_direct_before(const sv_coll_at_t &c, uint32_t algo)
 {
     const uint32_t call = c.b.work.call;
-    const bool asks = call == SV_COLL_REDUCE_SCATTER || algo == SV_COLL_DIRECT_TWO;
-    return asks && sv_coll_has_digest(c) ? 1 : 0;
+    return (call == SV_COLL_REDUCE_SCATTER && sv_coll_has_digest(c)) ||
+                   (algo == SV_COLL_DIRECT_TWO && sv_coll_direct_signs_stores(c)) ? 1 : 0;
 }
 
 SV_DEV_FN uint32_t sv_coll_direct_after(const sv_coll_at_t &c, uint32_t algo)
 {
-    return sv_coll_has_digest(c) && sv_coll_direct_pushes(c.b.work, algo) ? 1 : 0;
+    return sv_coll_direct_signs_stores(c) && sv_coll_direct_pushes(c.b.work, algo) ? 1 : 0;
 }
 
 /* What has to be done in that phase. The first lanes; how is settled, and it is not to push. */
@@ -327,7 +320,7 @@ SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_
         return;
     }
     for (uint32_t k = c.at.tid; k + 1 < c.b.n; k += c.at.nthreads) {
-        if (phase < before)
+        if (!SV_COLL_SEES_STORES || phase < before)
             sv_coll_direct_give(c, p, two, k);
         else
             sv_coll_direct_poll(c, p, two, k);
@@ -470,7 +463,7 @@ SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uin
 {
     const bool pushed = p.pushed, prepared = turn == 0 && !pushed;
     const bool ends = sv_coll_direct_ends(p, turn), sums = sv_coll_has_digest(c);
-    const bool passes_on = sums && p.algo == SV_COLL_DIRECT_TWO;
+    const bool passes_on = sv_coll_direct_signs_stores(c) && p.algo == SV_COLL_DIRECT_TWO;
     if (passes_on && turn == (pushed ? p.until - 2 * p.stage_phases : p.before))
         sv_coll_direct_tell_lent(c, pushed);
     if (ends)

@@ -32,6 +32,19 @@
  */
 enum { SV_COLL_ID_DIRECT = 61 };
 
+/* Whether a running kernel sees in users' memory what others store there. Where it does not, calls that store there
+   have no digests (sv_coll_direct_negotiate()). */
+#if defined(SV_DEV_HIP)
+enum { SV_COLL_SEES_STORES = 0 };
+#else
+enum { SV_COLL_SEES_STORES = 1 };
+#endif
+
+SV_DEV_FN bool sv_coll_direct_signs_stores(const sv_coll_at_t &c)
+{
+    return SV_COLL_SEES_STORES && sv_coll_has_digest(c);
+}
+
 SV_DEV_FN uint64_t sv_coll_direct_key(const sv_coll_at_t &c, uint32_t source, bool done, uint64_t index, uint64_t at)
 {
     const uint64_t id = 1ull << SV_COLL_ID_DIRECT | (done ? 1ull : 0ull) << SV_COLL_ID_DONE | index;
@@ -55,7 +68,7 @@ SV_DEV_FN void sv_coll_push_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
     p.stage_phases = c.b.n + 1;
     p.until = ((1u << c.b.work.peer) + 2) * p.stage_phases;
-    p.phases = p.until + (sv_coll_has_digest(c) ? 1 : 0);
+    p.phases = p.until + (sv_coll_direct_signs_stores(c) ? 1 : 0);
 }
 
 /* A stage, and the equal shards. */
@@ -182,7 +195,7 @@ SV_DEV_COLD void sv_coll_push_prepare(sv_coll_block_t *block, const sv_coll_cont
     const sv_coll_at_t c = sv_coll_at_of(block, context);
     const sv_coll_push_t push = sv_coll_push_of(c, *p, phase / p->stage_phases);
     const uint32_t step = (phase + c.b.channel) % p->stage_phases;
-    if (phase >= p->until)
+    if (SV_COLL_SEES_STORES && phase >= p->until)
         sv_coll_push_poll(push);
     else if (step + 1 < c.b.n)
         sv_coll_push_send(push, sv_coll_around(c, step + 1));

@@ -15,12 +15,13 @@
 #include "fixtures/check.h"
 #include "kernels/coll_args.h"
 
-enum { PIECES = 2, FIFO_BYTES = 1024, MOST_BYTES = 5000, SMALL_BYTES = 3000, LINE = 128, OPERATIONS = 6, NOBODY = 0xff };
+enum { PIECES = 2, FIFO_BYTES = 1024, MOST_BYTES = 5000, SMALL_BYTES = 3000, LINE = 128, OPERATIONS = 6 };
+enum { NOBODY = 0xff }; /* of a PAIR */
 static const uint64_t LONG_NS = 60000000000u, SOON_NS = 20000000, STOPPED_NS = 200000000;
 
 /* What rank 0 does wrong: nothing; it does not come, or has never given slots back, either; it comes for less, says
-   another count, calls something else that sends nothing, or signs with another key. */
-typedef enum cause { NONE, AWAY, UNCREDITED, LESS, OTHER, ANOTHER, KEY } cause_t;
+   another count, calls something else that sends nothing, signs with another key or not at all, or lags by a round. */
+typedef enum cause { NONE, AWAY, UNCREDITED, LESS, OTHER, ANOTHER, KEY, UNSIGNED, LAGGING } cause_t;
 
 /* How waits end, if not well: time is over somewhere, or was at once; the host of the last rank wants an end, or its
    device has stopped already, or another rank has told it that it gives up. */
@@ -367,6 +368,10 @@ static void spoil_rank(const world_t *world, cause_t cause, rank_t *rank)
         call_another(world, rank, work);
     if (cause == KEY)
         work->key ^= 5;
+    if (cause == UNSIGNED)
+        work->flags &= (uint8_t)~SV_COLL_DIGEST;
+    for (unsigned r = 0; cause == LAGGING && r < world->n; r++)
+        rank->state[r].fins--;
 }
 
 /* Rank 0 has taken nothing of what others put into its slots; they have to wait for it first. */
@@ -403,7 +408,8 @@ static void spoil(void *opaque)
    no error have the right output, and so has rank 0 where it comes and calls the same. */
 static void run_faulty(world_t *world, const sv_kernel_t *kernel, const void *const *args, uint64_t number)
 {
-    static const cause_t causes[] = {AWAY, ANOTHER, NONE, AWAY, KEY, ANOTHER, UNCREDITED, OTHER, LESS};
+    static const cause_t causes[] = {AWAY, ANOTHER,  NONE,       KEY,   UNSIGNED,
+                                    AWAY, LAGGING, UNCREDITED, OTHER, ANOTHER, UNSIGNED, LESS};
     static trouble_t trouble;
     trouble = (trouble_t){.world = world, .cause = causes[number / ENDINGS % (sizeof causes / sizeof *causes)],
                           .ending = (ending_t)(number % ENDINGS)};
