@@ -34,7 +34,8 @@ enum {
     SV_COLL_STEPS = 8,
     SV_COLL_SLOTS = 2,
     SV_COLL_ENTRY = 4,         /* lines: signature, source, destination, scalar; */
-    SV_COLL_ENTRIES = 5,       /* and at the end of a direct call what this rank has given, as a digest */
+    SV_COLL_ENTRIES = 6,       /* and in a direct call, as digests, what this rank has given in all, and before that */
+    SV_COLL_ENTRY_LENT = 5,    /* what of it others make results of, which they pass on */
     SV_COLL_WINDOWS = 64,      /* registered per arena; window 0 is none */
     SV_COLL_CACHED = 16,       /* after these in a rank's numbers: buffers that nobody registered (coll_cache.h) */
     SV_COLL_WINDOW_NUMBERS = SV_COLL_WINDOWS + SV_COLL_CACHED,

@@ -57,9 +57,10 @@ typedef struct sv_coll_block {
     uint64_t entry[SV_COLL_ENTRY][SV_COLL_RANKS];
     uint64_t key_of[SV_COLL_RANKS]; /* of the sources' digests */
     uint64_t key_to[SV_COLL_RANKS]; /* of short calls: of the digests for these ranks */
-    uint64_t given[SV_COLL_RANKS];  /* of a direct call: the sum of what this rank has given to each, */
+    uint64_t lent[SV_COLL_RANKS];   /* of a direct call that pushes: the sum of what each makes results of, */
+    uint64_t given[SV_COLL_RANKS];  /* of any: the sum of all that this rank has given to each, */
     uint64_t taken;                 /* that of what it has taken from all (of a message: what its sender says), */
-    uint32_t given_to;              /* and, bits, to whom the pass gives */
+    uint32_t given_to, lent_to;     /* and, bits, to whom the pass gives, and to whom what it gives is no result */
     uint64_t slot_in[SV_COLL_RANKS], slot_out[SV_COLL_RANKS]; /* of a call alone: the slot from each rank, and to it, */
     uint64_t head[SV_COLL_RANKS];   /* and the credit that was there at the beginning; see coll_small.h */
     uint64_t arena;                 /* own */

@@ -18,6 +18,11 @@
  *
  *   sum what others will read -> (in place: fin) -> passes -> what was given, as a line; fin -> sum what was stored
  *   -> everybody's line read
+ *
+ * In two passes, and pushed, a rank makes results of what others gave, and passes them on. These would verify whatever
+ * they were made of. So what was given for that is told in a line before, ahead of the pass that makes results. While
+ * everybody waits for everybody's fin, a rank compares what it has made its results of. If that is wrong it records the
+ * error, and does not say what it has given: nobody's call ends well.
  */
 #ifndef SV_COLL_DIRECT_H
 #define SV_COLL_DIRECT_H
@@ -86,13 +91,6 @@ SV_DEV_FN void sv_coll_direct_read_entry(const sv_coll_at_t &c, sv_coll_plan_t &
     c.b.entry[SV_COLL_ENTRY - 1][r] = word[SV_COLL_ENTRY - 1];
     c.b.state[r].entries++;
 }
-
-/* Whether a running kernel sees in users' memory what others store there. */
-#if defined(SV_DEV_HIP)
-enum { SV_COLL_SEES_STORES = 0 };
-#else
-enum { SV_COLL_SEES_STORES = 1 };
-#endif
 
 /* Whether this rank stores into the memory of others. */
 SV_DEV_FN bool sv_coll_direct_pushes(const sv_coll_work_t &work, uint32_t algo)
@@ -299,13 +297,13 @@ SV_DEV_FN void sv_coll_direct_poll(const sv_coll_at_t &c, const sv_coll_plan_t &
 SV_DEV_FN uint32_t sv_coll_direct_before(const sv_coll_at_t &c, uint32_t algo)
 {
     const uint32_t call = c.b.work.call;
-    const bool asks = call == SV_COLL_REDUCE_SCATTER || algo == SV_COLL_DIRECT_TWO;
-    return asks && sv_coll_has_digest(c) ? 1 : 0;
+    return (call == SV_COLL_REDUCE_SCATTER && sv_coll_has_digest(c)) ||
+                   (algo == SV_COLL_DIRECT_TWO && sv_coll_direct_signs_stores(c)) ? 1 : 0;
 }
 
 SV_DEV_FN uint32_t sv_coll_direct_after(const sv_coll_at_t &c, uint32_t algo)
 {
-    return sv_coll_has_digest(c) && sv_coll_direct_pushes(c.b.work, algo) ? 1 : 0;
+    return sv_coll_direct_signs_stores(c) && sv_coll_direct_pushes(c.b.work, algo) ? 1 : 0;
 }
 
 /* What has to be done in that phase. The first lanes; how is settled, and it is not to push. */
@@ -322,7 +320,7 @@ SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_
         return;
     }
     for (uint32_t k = c.at.tid; k + 1 < c.b.n; k += c.at.nthreads) {
-        if (phase < before)
+        if (!SV_COLL_SEES_STORES || phase < before)
             sv_coll_direct_give(c, p, two, k);
         else
             sv_coll_direct_poll(c, p, two, k);
@@ -361,7 +359,7 @@ SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
         c.b.taken = 0;
     }
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
-        c.b.given[r] = 0;
+        c.b.given[r] = c.b.lent[r] = 0;
 }
 
 /* The scalar of rank r counts as given by it, where inputs are multiplied: others multiply by it. */
@@ -372,29 +370,81 @@ SV_DEV_FN uint64_t sv_coll_direct_scalar(const sv_coll_at_t &c, uint32_t r)
     return digest_term(c.b.entry[SV_COLL_ENTRY - 1][r], sv_coll_direct_key(c, r, false, 1ull << 32, 0));
 }
 
-/* Tells all ranks what was given to them. The line is that of the entry, which is read by now. */
-SV_DEV_FN void sv_coll_direct_send_sums(const sv_coll_at_t &c)
+/* Tells rank r a sum that it is given, in a line of the entry, of which the lines of the call are read by now or are
+   others. */
+SV_DEV_FN void sv_coll_direct_tell(const sv_coll_at_t &c, uint32_t r, unsigned line, uint64_t sum)
 {
-    sv_dev_block_sync(); /* lane 0 has counted */
-    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
-        if (r != c.b.me)
-            sv_coll_line_put(c, sv_coll_entry_at(c, c.b.theirs[r], c.b.state[r].entries - 1, SV_COLL_ENTRY),
-                             c.b.given[r] + sv_coll_direct_scalar(c, c.b.me),
-                             static_cast<uint32_t>(c.b.state[r].entries));
+    if (r != c.b.me)
+        sv_coll_line_put(c, sv_coll_entry_at(c, c.b.theirs[r], c.b.state[r].entries - 1, line),
+                         sum + sv_coll_direct_scalar(c, c.b.me), static_cast<uint32_t>(c.b.state[r].entries));
 }
 
-/* Compares what was taken with what all ranks say that they gave. All lanes. Of several ranks it may be any. */
+/* What rank r says so. */
+SV_DEV_FN uint64_t sv_coll_direct_told(const sv_coll_at_t &c, uint32_t r, unsigned line)
+{
+    if (r == c.b.me)
+        return 0;
+    return sv_coll_line_take(c, sv_coll_entry_at(c, c.b.mine[r], c.b.state[r].entries - 1, line),
+                             static_cast<uint32_t>(c.b.state[r].entries), SV_COLL_AT_FIN, r) -
+           sv_coll_direct_scalar(c, r);
+}
+
+/* What was taken is not what all ranks say that they gave. Of several ranks it may be any. One lane. */
+SV_DEV_FN void sv_coll_direct_fail(const sv_coll_at_t &c, uint64_t said)
+{
+    if (!sv_coll_has_failed(c))
+        sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_FIN, c.b.n == 2 ? 1 - c.b.me : c.b.me, said, c.b.taken, false);
+}
+
+/*
+ * Helpers, while others wait for everybody's fin: tell what was given to each rank. Where results are passed on they
+ * first compare what these were made of, of which all that was taken is this far.
+ */
+typedef struct sv_coll_direct_sums {
+    const sv_coll_at_t &c;
+    bool compares, tells;
+
+    SV_DEV_METHOD void run() const
+    {
+        if (!tells || !sv_coll_is_helper(c))
+            return;
+        const unsigned first = c.at.tid - SV_COLL_HELPER;
+        if (compares) {
+            uint64_t said = 0;
+            for (unsigned r = first; r < c.b.n; r += SV_DEV_WAVE)
+                said += sv_coll_direct_told(c, r, SV_COLL_ENTRY_LENT);
+            said = sv_dev_wave_sum_u64(said, c.at);
+            if (said != c.b.taken) {
+                if (first == 0)
+                    sv_coll_direct_fail(c, said);
+                return;
+            }
+        }
+        for (unsigned r = first; r < c.b.n; r += SV_DEV_WAVE) {
+            sv_coll_direct_tell(c, r, SV_COLL_ENTRY, c.b.given[r]);
+            if (!compares && ((c.b.state[r].entries - 1) & c.context.ll_clean) == c.context.ll_clean)
+                sv_coll_direct_tell(c, r, SV_COLL_ENTRY_LENT, 0); /* so that it keeps no old flag */
+        }
+    }
+} sv_coll_direct_sums_t;
+
+/* Tells each rank the sum of what it makes results of. All lanes, after the barrier that ends the last pass that gives
+   such. */
+SV_DEV_FN void sv_coll_direct_tell_lent(const sv_coll_at_t &c, bool pushed)
+{
+    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
+        sv_coll_direct_tell(c, r, SV_COLL_ENTRY_LENT, pushed ? c.b.lent[r] : c.b.given[r]);
+}
+
+/* Compares what was taken with what all ranks say that they gave. All lanes. */
 SV_DEV_FN void sv_coll_direct_verify(const sv_coll_at_t &c)
 {
     uint64_t said = 0;
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
-        if (r != c.b.me)
-            said += sv_coll_line_take(c, sv_coll_entry_at(c, c.b.mine[r], c.b.state[r].entries - 1, SV_COLL_ENTRY),
-                                      static_cast<uint32_t>(c.b.state[r].entries), SV_COLL_AT_FIN, r) -
-                    sv_coll_direct_scalar(c, r);
+        said += sv_coll_direct_told(c, r, SV_COLL_ENTRY);
     said = sv_dev_block_sum_u64(said, c.at);
-    if (c.at.tid == 0 && said != c.b.taken && !sv_coll_has_failed(c))
-        sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_FIN, c.b.n == 2 ? 1 - c.b.me : c.b.me, said, c.b.taken, false);
+    if (c.at.tid == 0 && said != c.b.taken)
+        sv_coll_direct_fail(c, said);
 }
 
 /* Whether everybody waits for everybody before the pass of that phase. */
@@ -413,10 +463,12 @@ SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uin
 {
     const bool pushed = p.pushed, prepared = turn == 0 && !pushed;
     const bool ends = sv_coll_direct_ends(p, turn), sums = sv_coll_has_digest(c);
-    if (sums && turn == p.until)
-        sv_coll_direct_send_sums(c);
+    const bool passes_on = sv_coll_direct_signs_stores(c) && p.algo == SV_COLL_DIRECT_TWO;
+    if (passes_on && turn == (pushed ? p.until - 2 * p.stage_phases : p.before))
+        sv_coll_direct_tell_lent(c, pushed);
     if (ends)
-        sv_coll_fin(c, sv_coll_direct_pushes(c.b.work, p.algo));
+        sv_coll_fin(c, sv_coll_direct_pushes(c.b.work, p.algo),
+                    sv_coll_direct_sums_t{c, passes_on, sums && turn == p.until});
     /* After the barrier that ends a fin nobody fails before the next one. A block that failed must not say again that
        it has ended: others would take what is there for the result. */
     if (ends && sv_coll_has_failed(c))

@@ -136,9 +136,9 @@ SV_DEV_FN void sv_coll_entry_read_all(const sv_coll_at_t &c, uint32_t r, uint64_
 }
 
 /* Waits until everybody has ended its passes over everybody's memory on this channel. `stored`: they have stored there,
-   and not only read. On soft a lane may put off its loads, so it releases those as well. Partner: itself, on the other
-   ranks. */
-SV_DEV_FN void sv_coll_fin(const sv_coll_at_t &c, bool stored)
+   and not only read. On soft a lane may put off its loads, so it releases those as well. All lanes do `meanwhile`, when
+   this rank has said so. Partner: itself, on the other ranks. */
+template <class MEANWHILE> SV_DEV_FN void sv_coll_fin(const sv_coll_at_t &c, bool stored, const MEANWHILE &meanwhile)
 {
 #if defined(SV_DEV_SOFT)
     stored = true;
@@ -153,6 +153,7 @@ SV_DEV_FN void sv_coll_fin(const sv_coll_at_t &c, bool stored)
         else
             sv_dev_store_word_system(word, c.b.state[r].fins + 1);
     }
+    meanwhile.run();
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
         if (r != c.b.me)
             sv_coll_wait_word(c, c.b.mine[r] + SV_COLL_FIN_AT, ++c.b.state[r].fins, SV_COLL_AT_FIN, r);

@@ -65,6 +65,14 @@ struct sv_coll_ll {
                                  word);
     }
 
+    /* A unit that has come before. */
+    SV_DEV_FN void look(const sv_coll_at_t &, uint64_t slot, uint64_t u, uint64_t *word)
+    {
+        uint64_t low, high;
+        sv_coll_line_poll(slot + u * SV_COLL_LINE, &low, &high);
+        word[0] = (low & 0xffffffffu) | high << 32;
+    }
+
     /* Lines that a slice writes into a slot of LL. */
     SV_DEV_FN uint64_t used(const sv_coll_at_t &c)
     {
@@ -143,6 +151,11 @@ struct sv_coll_ll128 {
         }
         sv_dev_load_line(line + u % PAIRS * 2, &word[0], &word[1]);
         return true;
+    }
+
+    SV_DEV_FN void look(const sv_coll_at_t &, uint64_t slot, uint64_t u, uint64_t *word)
+    {
+        sv_dev_load_line(sv_coll_pointer<const uint64_t>(slot) + 2 * u, &word[0], &word[1]);
     }
 
     SV_DEV_FN uint64_t used(const sv_coll_at_t &)
@@ -287,37 +300,54 @@ template <typename PROTO> SV_DEV_FN uint64_t sv_coll_digest_unit(const sv_coll_a
     return PROTO::units((c.b.slice.bytes + 7) / 8);
 }
 
-/* Something is wrong: reads each slot once more to find out whose. All lanes call. */
-template <typename PROTO> SV_DEV_FN void sv_coll_blame(const sv_coll_at_t &c)
+/* The same of a slot, of which all lines have come. */
+template <typename PROTO>
+SV_DEV_FN void sv_coll_unit_look(const sv_coll_at_t &c, unsigned k, uint64_t u, uint64_t *word)
+{
+    const sv_coll_slice_t &s = c.b.slice;
+    const uint64_t step = c.b.state[s.from[k]].taken;
+    PROTO::look(c, PROTO::slot(c, c.b.mine[s.from[k]], step), sv_coll_unit_of<PROTO>(s.src[k]) + u, word);
+}
+
+/* Something is wrong: reads each slot once more to find out whose. If none is wrong any more, a line was used before it
+   was whole; any rank is named then, with a sum that is off by `difference`. All lanes call. */
+template <typename PROTO> SV_DEV_FN void sv_coll_blame(const sv_coll_at_t &c, uint64_t difference)
 {
     const sv_coll_slice_t &s = c.b.slice;
     const uint64_t units = PROTO::units((s.bytes + 7) / 8);
+    uint64_t said = 0, found = 0;
+    uint32_t peer = c.b.me;
     for (unsigned k = 0; k < s.nsrc; k++) {
         if (s.from[k] == SV_COLL_PLAIN)
             continue;
         uint64_t sum = 0, word[2];
         SV_DEV_ROLLED
         for (uint64_t u = c.at.tid; u < units; u += c.at.nthreads) {
-            (void)sv_coll_unit_take<PROTO>(c, k, u, word);
+            sv_coll_unit_look<PROTO>(c, k, u, word);
             sum += sv_coll_unit_terms<PROTO>(s, u, word, c.b.key_of[k]);
         }
         sum = sv_dev_block_sum_u64(sum, c.at);
-        (void)sv_coll_unit_take<PROTO>(c, k, units, word);
-        if (c.at.tid == 0 && word[0] != sum)
-            sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | s.from[k], word[0], sum);
+        sv_coll_unit_look<PROTO>(c, k, units, word);
+        if (said == found) {
+            peer = s.from[k];
+            said = word[0];
+            found = sum;
+        }
     }
+    if (c.at.tid == 0)
+        sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, said,
+                        found != said ? found : said + difference);
 }
 
 /*
  * Compares the sum of what was taken from all slots, as it was used, with the sum that their senders say. It is one sum
- * for all, because a lane has no room for one per rank. Each sender's is taken by another lane. If the sum is wrong but
- * the slots no longer are, a line was used before it was whole. Any rank is named then. All lanes call.
+ * for all, because a lane has no room for one per rank. Each sender's is taken by another lane. All lanes call. False,
+ * for all lanes: it is not verified, and the error is recorded.
  */
-template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t &c, uint64_t sum)
+template <typename PROTO> SV_DEV_FN bool sv_coll_verify_lines(const sv_coll_at_t &c, uint64_t sum)
 {
     const sv_coll_slice_t &s = c.b.slice;
     const uint64_t units = PROTO::units((s.bytes + 7) / 8);
-    uint32_t peer = c.b.me;
     SV_DEV_ROLLED
     for (unsigned k = c.at.tid; k < s.nsrc; k += c.at.nthreads) {
         if (s.from[k] == SV_COLL_PLAIN)
@@ -327,20 +357,9 @@ template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t
         sum -= word[0];
     }
     const uint64_t difference = sv_dev_block_sum_u64(sum, c.at); /* for all lanes the same */
-    if (difference == 0 || !sv_dev_block_broadcast_u32(!sv_coll_has_failed(c), c.at))
-        return;
-    sv_coll_blame<PROTO>(c);
-    if (c.at.tid != 0 || sv_coll_has_failed(c))
-        return;
-    uint64_t said[2] = {0, 0};
-    for (unsigned k = 0; k < s.nsrc; k++) {
-        if (s.from[k] == SV_COLL_PLAIN)
-            continue;
-        (void)sv_coll_unit_take<PROTO>(c, k, units, said);
-        peer = s.from[k];
-    }
-    sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, said[0],
-                    said[0] + difference);
+    if (difference != 0 && sv_dev_block_broadcast_u32(!sv_coll_has_failed(c), c.at))
+        sv_coll_blame<PROTO>(c, difference);
+    return difference == 0;
 }
 
 /* Puts the digest after the data: in a unit of its own, and what else belongs to its line. All lanes call. */
@@ -371,8 +390,11 @@ template <typename PROTO, bool REDUCES> SV_DEV_FN void sv_coll_lines_run(const s
     else if constexpr (REDUCES)
         sv_coll_with_type(c.b.work.type, units);
     if (sv_coll_has_digest(c)) {
-        sv_coll_sign_lines<PROTO>(c, units.sum);
-        sv_coll_verify_lines<PROTO>(c, units.taken);
+        /* What was sent on already is not signed until that of which it is made is verified: nobody takes it for
+           right. */
+        const bool verified = !sv_coll_slots_read(s) || sv_coll_verify_lines<PROTO>(c, units.taken);
+        if (sv_coll_slots_written(s) && verified)
+            sv_coll_sign_lines<PROTO>(c, units.sum);
     }
     sv_coll_clean_lines(c, PROTO::used(c));
     sv_coll_end_steps(c, false);

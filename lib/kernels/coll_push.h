@@ -32,6 +32,19 @@
  */
 enum { SV_COLL_ID_DIRECT = 61 };
 
+/* Whether a running kernel sees in users' memory what others store there. Where it does not, calls that store there
+   have no digests (sv_coll_direct_negotiate()). */
+#if defined(SV_DEV_HIP)
+enum { SV_COLL_SEES_STORES = 0 };
+#else
+enum { SV_COLL_SEES_STORES = 1 };
+#endif
+
+SV_DEV_FN bool sv_coll_direct_signs_stores(const sv_coll_at_t &c)
+{
+    return SV_COLL_SEES_STORES && sv_coll_has_digest(c);
+}
+
 SV_DEV_FN uint64_t sv_coll_direct_key(const sv_coll_at_t &c, uint32_t source, bool done, uint64_t index, uint64_t at)
 {
     const uint64_t id = 1ull << SV_COLL_ID_DIRECT | (done ? 1ull : 0ull) << SV_COLL_ID_DONE | index;
@@ -41,6 +54,7 @@ SV_DEV_FN uint64_t sv_coll_direct_key(const sv_coll_at_t &c, uint32_t source, bo
 /* What the pass sums: sources, bits, and, if `to` is not 0, its result. One lane; the keys are filled in apart. */
 SV_DEV_FN void sv_coll_direct_sum(const sv_coll_at_t &c, uint32_t taken, uint32_t given, bool result, uint32_t to)
 {
+    c.b.lent_to = 0;
     const bool sums = sv_coll_has_digest(c);
     c.b.pass.taken = sums ? taken : 0;
     c.b.pass.given = sums ? given : 0;
@@ -54,7 +68,7 @@ SV_DEV_FN void sv_coll_push_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
     p.stage_phases = c.b.n + 1;
     p.until = ((1u << c.b.work.peer) + 2) * p.stage_phases;
-    p.phases = p.until + (sv_coll_has_digest(c) ? 1 : 0);
+    p.phases = p.until + (sv_coll_direct_signs_stores(c) ? 1 : 0);
 }
 
 /* A stage, and the equal shards. */
@@ -122,6 +136,7 @@ SV_DEV_FN void sv_coll_push_send(const sv_coll_push_t &push, uint32_t r)
     sv_coll_push_to(push, 0, push.p.out_of[r] + at.begin + b.me * push.shard_bytes - r * push.shard_bytes);
     sv_coll_push_pass(push, 1, 1, at.bytes);
     sv_coll_direct_sum(push.c, 0, 0, true, 1u << r);
+    push.c.b.lent_to = 1u << r;
     push.c.b.pass.key = sv_coll_direct_key(push.c, b.me, false, 0, at.begin);
 }
 
@@ -141,6 +156,7 @@ SV_DEV_FN void sv_coll_push_reduce(const sv_coll_push_t &push)
     sv_coll_push_pass(push, b.n, 1, bytes);
     const uint32_t own = 1u << b.me, others = ((1u << b.n) - 1) & ~own;
     sv_coll_direct_sum(push.c, others, last ? own : 0, false, others);
+    push.c.b.lent_to = others;
     for (uint32_t r = 0; r < b.n; r++)
         push.c.b.pass.key_of[r] = sv_coll_direct_key(push.c, r, false, 0, begin);
 }
@@ -179,7 +195,7 @@ SV_DEV_COLD void sv_coll_push_prepare(sv_coll_block_t *block, const sv_coll_cont
     const sv_coll_at_t c = sv_coll_at_of(block, context);
     const sv_coll_push_t push = sv_coll_push_of(c, *p, phase / p->stage_phases);
     const uint32_t step = (phase + c.b.channel) % p->stage_phases;
-    if (phase >= p->until)
+    if (SV_COLL_SEES_STORES && phase >= p->until)
         sv_coll_push_poll(push);
     else if (step + 1 < c.b.n)
         sv_coll_push_send(push, sv_coll_around(c, step + 1));

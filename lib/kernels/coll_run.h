@@ -164,13 +164,21 @@ enum { SV_COLL_ONE_LOOP = 0 };
 enum { SV_COLL_ONE_LOOP = 1 };
 #endif
 
+/* Whether long lines are ever used: on AMD GPUs none is stored as a whole (coll_litmus.c), and what is never executed
+   would be a fifth of the code. */
+#if defined(SV_DEV_HIP)
+enum { SV_COLL_LONG_LINES = 0 };
+#else
+enum { SV_COLL_LONG_LINES = 1 };
+#endif
+
 /* One slice, or a pass of a direct algorithm. Gives whether the next slice is made, too. */
 template <unsigned PROTO>
 SV_DEV_FN bool sv_coll_run_slice(const sv_coll_at_t &c, uint32_t proto, const sv_coll_prefetch_t &prefetch)
 {
     if (proto == SV_COLL_LL)
         sv_coll_lines_run<sv_coll_ll, PROTO == SV_COLL_LL>(c);
-    else if (proto == SV_COLL_LL128)
+    else if (SV_COLL_LONG_LINES && proto == SV_COLL_LL128)
         sv_coll_lines_run<sv_coll_ll128, PROTO == SV_COLL_LL128>(c);
     else
         return sv_coll_slots_run<PROTO == SV_COLL_SIMPLE>(c, SV_COLL_ONE_LOOP && prefetch.p.direct, prefetch) &&

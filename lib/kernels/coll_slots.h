@@ -204,7 +204,8 @@ SV_DEV_FN bool sv_coll_await_ranks(const sv_coll_at_t &c, bool data)
 }
 
 /* Ends the steps of the slice. What was put into slots is to be posted (lines carry their own flags), and what was read
-   is given back. */
+   is given back. After a failure nothing is posted: what came may be damaged, and so what is made of it. The rank that
+   it is for waits until it hears of the error. */
 SV_DEV_FN void sv_coll_end_steps(const sv_coll_at_t &c, bool data)
 {
     const sv_coll_slice_t &s = c.b.slice;
@@ -214,7 +215,7 @@ SV_DEV_FN void sv_coll_end_steps(const sv_coll_at_t &c, bool data)
     for (unsigned r = c.at.tid - SV_COLL_HELPER; r < c.b.n; r += SV_DEV_WAVE) {
         if (s.post >> r & 1) {
             c.b.state[r].sent++;
-            c.b.unposted[r] = data;
+            c.b.unposted[r] = data && !sv_coll_has_failed(c);
 #if defined(SV_DEV_SOFT)
             (void)sv_coll_jitter(c);
 #endif
@@ -314,8 +315,10 @@ SV_DEV_FN void sv_coll_direct_count_sums(const sv_coll_at_t &c, const sv_coll_su
     const bool gave = c.b.pass.digest | c.b.pass.given, took = c.b.pass.taken;
     if (gave) {
         const uint64_t sum = sv_dev_block_sum_u64(sums.given, c.at);
-        for (uint32_t r = 0; r < c.b.n && c.at.tid == 0; r++)
+        for (uint32_t r = 0; r < c.b.n && c.at.tid == 0; r++) {
             c.b.given[r] += c.b.given_to >> r & 1 ? sum : 0;
+            c.b.lent[r] += c.b.lent_to >> r & 1 ? sum : 0;
+        }
     }
     if (took) {
         const uint64_t sum = sv_dev_block_sum_u64(sums.taken, c.at);

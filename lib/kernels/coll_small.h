@@ -491,10 +491,10 @@ SV_DEV_COLD void sv_coll_small_report(sv_coll_block_t *block, const sv_coll_smal
         peer = r;
         SV_DEV_ROLLED
         for (uint64_t u = 0; u < q.units; u++) {
-            (void)PROTO::take(c, c.b.slot_in[r], u, c.b.state[r].taken, r, word);
+            PROTO::look(c, c.b.slot_in[r], u, word);
             sum += sv_coll_small_terms<PROTO>(q, u, word, c.b.key_of[r]);
         }
-        (void)PROTO::take(c, c.b.slot_in[r], q.units, c.b.state[r].taken, r, word);
+        PROTO::look(c, c.b.slot_in[r], q.units, word);
     }
     sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, peer, word[0], sum != word[0] ? sum : sum + difference, false);
 }

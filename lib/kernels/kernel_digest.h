@@ -181,8 +181,10 @@ SV_DEV_FN uint64_t digest_tail(const uint8_t *src, uint8_t *dst, uint64_t bytes,
 
 /*
  * Copies (unless dst is NULL) and sums (if sums) what block at.block of at.nblocks has of a piece of bytes bytes. key
- * already contains the number of the piece's first word. The sum is that of the calling thread.
+ * already contains the number of the piece's first word. The sum is that of the calling thread. COPIES: dst is never
+ * NULL.
  */
+template <bool COPIES = false>
 SV_DEV_FN uint64_t digest_block(const uint8_t *src, uint8_t *dst, uint64_t bytes, uint64_t key, bool sums,
                                 sv_dev_block_t at)
 {
@@ -194,13 +196,14 @@ SV_DEV_FN uint64_t digest_block(const uint8_t *src, uint8_t *dst, uint64_t bytes
 
     span.begin = span.begin < words ? span.begin : words;
     span.end = span.end < words ? span.end : words;
-    if (dst && sums)
+    const bool copies = COPIES || dst;
+    if (copies && sums)
         sum = digest_span_sum<true, true>(span, at);
     else if (sums)
         sum = digest_span_sum<false, true>(span, at);
-    else if (dst)
+    else if (copies)
         sum = digest_span_sum<true, false>(span, at);
-    if (at.tid == 0 && at.block == at.nblocks - 1 && (sums || dst))
+    if (at.tid == 0 && at.block == at.nblocks - 1 && (sums || copies))
         sum += digest_tail(src, dst, bytes, span.key);
     return sum;
 }

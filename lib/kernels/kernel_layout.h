@@ -148,11 +148,11 @@ SV_DEV_FN uint64_t layout_words_at_end(const layout_part &part)
 }
 
 /* The end in the stream: whole words in a padded piece, else no byte more than there are. */
-SV_DEV_FN void layout_stream_end_store(const layout_part &part, uint64_t w, uint64_t word)
+SV_DEV_FN void layout_stream_end_store(const layout_part &part, uint64_t w, uint64_t word, bool whole)
 {
     uint8_t *at = part.packed + 8 * w;
 
-    if (part.padded) {
+    if (whole) {
         sv_dev_store_u64_any(at, word);
         return;
     }
@@ -161,12 +161,12 @@ SV_DEV_FN void layout_stream_end_store(const layout_part &part, uint64_t w, uint
         *at++ = static_cast<uint8_t>(word >> 8 * (b & 7));
 }
 
-SV_DEV_FN uint64_t layout_stream_end_load(const layout_part &part, uint64_t w)
+SV_DEV_FN uint64_t layout_stream_end_load(const layout_part &part, uint64_t w, bool whole)
 {
     const uint8_t *at = part.packed + 8 * w;
     uint64_t word = 0;
 
-    if (part.padded)
+    if (whole)
         return sv_dev_load_u64_any(at);
     SV_DEV_ROLLED
     for (uint64_t b = 8 * w; b < part.bytes; b++)
@@ -174,22 +174,24 @@ SV_DEV_FN uint64_t layout_stream_end_load(const layout_part &part, uint64_t w)
     return word;
 }
 
-/* By one thread. */
-template <typename SIDE, bool GATHER>
+/* By one thread. In units of words there is no part of one: only what fills up is left. */
+template <unsigned GRANULE, typename SIDE, bool GATHER>
 SV_DEV_FN uint64_t layout_end(const layout_part &part)
 {
+    enum : bool { WHOLE = GRANULE >= 8 };
     const uint64_t count = layout_words_at_end(part);
+    const bool whole = WHOLE || part.padded;
     uint64_t sum = 0;
 
     SV_DEV_ROLLED
     for (uint64_t w = part.words; w < part.words + count; w++) {
         uint64_t word;
         if (GATHER) {
-            word = w == part.words ? layout_end_load<SIDE>(part) : 0;
-            layout_stream_end_store(part, w, word);
+            word = !WHOLE && w == part.words ? layout_end_load<SIDE>(part) : 0;
+            layout_stream_end_store(part, w, word, whole);
         } else {
-            word = layout_stream_end_load(part, w);
-            if (w == part.words)
+            word = layout_stream_end_load(part, w, whole);
+            if (!WHOLE && w == part.words)
                 layout_end_store<SIDE>(part, word);
         }
         sum += digest_term(word, part.key + (part.first_word + w) * SV_DIGEST_STEP);
@@ -212,8 +214,8 @@ SV_DEV_FN uint64_t layout_range(const layout_part &part, uint64_t begin, uint64_
         sum = GATHER ? box_pieces<GRANULE, SIDE, stream_side<GRANULE>, BATCH>(part, first, last, true, sums, at)
                      : box_pieces<GRANULE, stream_side<GRANULE>, SIDE, BATCH>(part, first, last, true, sums, at);
     }
-    if (end > part.words && at.tid == 0)
-        sum += layout_end<SIDE, GATHER>(part);
+    if (GRANULE < 16 && end > part.words && at.tid == 0) /* units of two words need nothing that fills up */
+        sum += layout_end<GRANULE, SIDE, GATHER>(part);
     return sum;
 }
 
@@ -248,15 +250,15 @@ SV_DEV_FN uint64_t layout_added(const layout_part &part, uint64_t begin, uint64_
     }
 }
 
-template <bool GATHER>
+template <bool GATHER, bool ADDS>
 SV_DEV_FN uint64_t layout_piece(const layout_part &part, uint64_t begin, uint64_t end, bool sums, sv_dev_block_t at)
 {
     if (!part.offsets)
-        return !GATHER && part.number ? layout_added<part_finder>(part, begin, end, sums, at)
-                                      : layout_found<part_finder, GATHER>(part, begin, end, sums, at);
+        return ADDS && part.number ? layout_added<part_finder>(part, begin, end, sums, at)
+                                   : layout_found<part_finder, GATHER>(part, begin, end, sums, at);
     if (!part.begins)
-        return !GATHER && part.number ? layout_added<list_finder>(part, begin, end, sums, at)
-                                      : layout_found<list_finder, GATHER>(part, begin, end, sums, at);
+        return ADDS && part.number ? layout_added<list_finder>(part, begin, end, sums, at)
+                                   : layout_found<list_finder, GATHER>(part, begin, end, sums, at);
     return layout_found<run_finder, GATHER>(part, begin, end, sums, at);
 }
 
@@ -348,9 +350,9 @@ SV_DEV_FN const sv_piece_t *layout_fetch(const sv_piece_t *pieces, uint64_t npie
 /*
  * What the calling thread has of a packet of npieces pieces and bytes bytes. Block at.block of at.nblocks has a
  * contiguous range of the stream, as in digest_block(). Ranges are multiples of 64 words, so that no padding is
- * divided.
+ * divided. ADDS: pieces may say that what comes is added to what is there.
  */
-template <bool GATHER>
+template <bool GATHER, bool ADDS>
 SV_DEV_FN uint64_t layout_block(const sv_batch_arg_t &arg, const sv_piece_t *pieces, uint64_t npieces, uint8_t *stream,
                                 uint64_t bytes, uint64_t key, sv_dev_block_t at)
 {
@@ -369,8 +371,8 @@ SV_DEV_FN uint64_t layout_block(const sv_batch_arg_t &arg, const sv_piece_t *pie
             continue;
         layout_part own;
         const layout_part &part = layout_share(*piece, arg, stream, key, &own, at);
-        sum += layout_piece<GATHER>(part, begin > first ? begin - first : 0,
-                                    (end < piece_end ? end : piece_end) - first, sums, at);
+        sum += layout_piece<GATHER, ADDS>(part, begin > first ? begin - first : 0,
+                                          (end < piece_end ? end : piece_end) - first, sums, at);
     }
     return sum;
 }

@@ -22,7 +22,7 @@ struct layout_push {
     SV_DEV_FN uint64_t push(const sv_batch_arg_t &arg, const sv_push_item_t &item, uint8_t *dst, uint64_t key,
                             sv_dev_block_t at, held)
     {
-        return layout_block<true>(arg, item.pieces, item.npieces, dst, item.identity.bytes, key, at);
+        return layout_block<true, false>(arg, item.pieces, item.npieces, dst, item.identity.bytes, key, at);
     }
 };
 
@@ -32,9 +32,10 @@ template <bool WIDE> struct layout_pull_as {
     SV_DEV_FN uint64_t pull(const sv_batch_arg_t &arg, const sv_pull_item_t &item, const uint8_t *src, uint64_t key,
                             sv_dev_block_t at)
     {
-        /* A gathering pass stores to the stream; this one only reads it. */
-        return layout_block<false>(arg, item.pieces, item.npieces, const_cast<uint8_t *>(src), item.identity.bytes,
-                                   key, at);
+        /* A gathering pass stores to the stream; this one only reads it. What is added is not pulled by a kernel that
+           may read a packet twice, but by sv_scatter, when it is verified. */
+        return layout_block<false, !WIDE>(arg, item.pieces, item.npieces, const_cast<uint8_t *>(src),
+                                          item.identity.bytes, key, at);
     }
 };
 

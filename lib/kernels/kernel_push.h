@@ -194,7 +194,7 @@ struct whole_push {
         const bool sums = !(arg.flags & SV_DIGEST_NONE);
 
         return held.all ? store(item, dst, key, sums, at, held)
-                        : digest_block(item.src, dst, item.identity.bytes, key, sums, at);
+                        : digest_block<true>(item.src, dst, item.identity.bytes, key, sums, at);
     }
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * LDS, the memory of a block. An address is an offset in it; an access outside of what the kernel asked for ends the
- * run, though a GPU would give 0. Offsets of the instructions with two addresses count elements.
+ * run, though a GPU would give 0. Offsets of the instructions with two addresses count elements, or 64 of them (st64).
  */
 #include <string.h>
 
@@ -55,15 +55,16 @@ template <unsigned DWORDS> void run_read(amdgpu_wave &wave, const amdgpu_inst &i
     }
 }
 
-template <unsigned DWORDS> void run_read2(amdgpu_wave &wave, const amdgpu_inst &inst)
+template <unsigned DWORDS, unsigned COUNTED = 1> void run_read2(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
+    const uint32_t scale = 4 * DWORDS * COUNTED;
     amdgpu_lanes32_t at;
     memcpy(at, amdgpu_vector(wave, inst.operand[1].index), sizeof at);
     uint32_t *to = amdgpu_vector(wave, inst.operand[0].index);
     for (uint64_t left = amdgpu_exec(wave); left; left &= left - 1) {
         const unsigned l = (unsigned)__builtin_ctzll(left);
-        read_words(wave, at[l] + (uint32_t)inst.offset * 4 * DWORDS, DWORDS, to + l);
-        read_words(wave, at[l] + (uint32_t)inst.offset1 * 4 * DWORDS, DWORDS, to + DWORDS * AMDGPU_LANES + l);
+        read_words(wave, at[l] + (uint32_t)inst.offset * scale, DWORDS, to + l);
+        read_words(wave, at[l] + (uint32_t)inst.offset1 * scale, DWORDS, to + DWORDS * AMDGPU_LANES + l);
     }
 }
 
@@ -85,13 +86,14 @@ template <unsigned DWORDS> void run_write(amdgpu_wave &wave, const amdgpu_inst &
     });
 }
 
-template <unsigned DWORDS> void run_write2(amdgpu_wave &wave, const amdgpu_inst &inst)
+template <unsigned DWORDS, unsigned COUNTED = 1> void run_write2(amdgpu_wave &wave, const amdgpu_inst &inst)
 {
+    const uint32_t scale = 4 * DWORDS * COUNTED;
     const uint32_t *first = amdgpu_vector(wave, inst.operand[1].index);
     const uint32_t *second = amdgpu_vector(wave, inst.operand[2].index);
     for_each_lane(wave, inst.operand[0], [&](unsigned l, uint32_t address) {
-        write_words(wave, address + (uint32_t)inst.offset * 4 * DWORDS, DWORDS, first + l);
-        write_words(wave, address + (uint32_t)inst.offset1 * 4 * DWORDS, DWORDS, second + l);
+        write_words(wave, address + (uint32_t)inst.offset * scale, DWORDS, first + l);
+        write_words(wave, address + (uint32_t)inst.offset1 * scale, DWORDS, second + l);
     });
 }
 
@@ -115,6 +117,8 @@ const amdgpu_row_t amdgpu_lds_rows[] = {
     {"ds_read_b128", run_read<4>},
     {"ds_read2_b32", run_read2<1>},
     {"ds_read2_b64", run_read2<2>},
+    {"ds_read2st64_b32", run_read2<1, 64>},
+    {"ds_read2st64_b64", run_read2<2, 64>},
     {"ds_write_b8", run_write_part<uint8_t>},
     {"ds_write_b16", run_write_part<uint16_t>},
     {"ds_write_b32", run_write<1>},
@@ -123,5 +127,7 @@ const amdgpu_row_t amdgpu_lds_rows[] = {
     {"ds_write_b128", run_write<4>},
     {"ds_write2_b32", run_write2<1>},
     {"ds_write2_b64", run_write2<2>},
+    {"ds_write2st64_b32", run_write2<1, 64>},
+    {"ds_write2st64_b64", run_write2<2, 64>},
     {nullptr, nullptr},
 };

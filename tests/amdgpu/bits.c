@@ -162,11 +162,6 @@ typedef struct rank_launch {
     pthread_t thread;
 } rank_launch_t;
 
-typedef struct stop {
-    uint32_t *word;
-    unsigned us;
-} stop_t;
-
 static void *run_soft_rank(void *opaque)
 {
     const rank_launch_t *rank = opaque;
@@ -212,28 +207,29 @@ bool bits_run_ranks(const sv_kernel_t *kernel, unsigned nranks, const void *cons
 
 static void *stop_later(void *opaque)
 {
-    const stop_t *stop = opaque;
-    const struct timespec pause = {.tv_nsec = 1000L * stop->us};
+    const bits_fault_t *fault = opaque;
+    const struct timespec pause = {.tv_nsec = 1000L * fault->stop_us};
     nanosleep(&pause, NULL);
-    __atomic_store_n(stop->word, 1, __ATOMIC_RELEASE); /* partner: the look of a kernel that waits */
+    __atomic_store_n(fault->stop, 1, __ATOMIC_RELEASE); /* partner: the look of a kernel that waits */
     return NULL;
 }
 
-void bits_run_faulty(const sv_kernel_t *kernel, unsigned nranks, const void *const *args, const void *const *bad_args,
-                     unsigned nthreads, uint32_t *stop, unsigned stop_us)
+void bits_run_faulty(const sv_kernel_t *kernel, unsigned nranks, const void *const *args, unsigned nthreads,
+                     const bits_fault_t *fault)
 {
     rank_launch_t ranks[BITS_RANKS];
-    stop_t later = {stop, stop_us};
+    bits_fault_t later = *fault;
     pthread_t stopper;
     open_ranks(ranks, kernel, nranks, args, nthreads);
     memcpy(before, memory, used);
     run_threads(ranks, nranks, run_soft_rank);
     turn_to_machine();
-    open_ranks(ranks, kernel, nranks, bad_args, nthreads);
-    if (stop && pthread_create(&stopper, NULL, stop_later, &later) != 0)
+    fault->spoil(fault->opaque);
+    open_ranks(ranks, kernel, nranks, fault->args, nthreads);
+    if (later.stop && pthread_create(&stopper, NULL, stop_later, &later) != 0)
         give_up("threads", "there are none");
     run_threads(ranks, nranks, run_machine_rank);
-    if (stop)
+    if (later.stop)
         pthread_join(stopper, NULL);
 }
 

@@ -39,12 +39,20 @@ bool bits_run(const sv_kernel_t *kernel, const void *arg, unsigned nblocks, unsi
 bool bits_run_ranks(const sv_kernel_t *kernel, unsigned nranks, const void *const *args, unsigned nthreads);
 
 /*
- * The same, but the machine's launches have other arguments, with which something goes wrong, and nothing is compared
- * here. NULL: this one does not come. After so many microseconds, if any, *stop becomes 1. bits_wanted() is what the
- * software device has left at a place, with which nothing went wrong.
+ * The same, but with the machine's launches something goes wrong, and nothing is compared here. They have other
+ * arguments (NULL: this one does not come), and find memory as `spoil` leaves it. After so many microseconds *stop
+ * becomes 1, unless it is NULL. bits_wanted() is what the software device has left at a place, with which nothing went
+ * wrong.
  */
-void bits_run_faulty(const sv_kernel_t *kernel, unsigned nranks, const void *const *args, const void *const *bad_args,
-                     unsigned nthreads, uint32_t *stop, unsigned stop_us);
+typedef struct bits_fault {
+    const void *const *args;
+    void (*spoil)(void *opaque);
+    void *opaque;
+    uint32_t *stop;
+    unsigned stop_us;
+} bits_fault_t;
+void bits_run_faulty(const sv_kernel_t *kernel, unsigned nranks, const void *const *args, unsigned nthreads,
+                     const bits_fault_t *fault);
 const uint8_t *bits_wanted(const void *place);
 
 /* Inputs by so many seeds. */

@@ -77,7 +77,7 @@ static void make_places(exchange_t *exchange, packet_t *packet)
     if (exchange->pieces) {
         const bits_stream_t stream = bits_stream_draw(bits_draw(2));
         packet->bytes = bits_layout_make(&stream, false, &packet->push.pieces, &packet->push.npieces);
-        packet->adds = bits_draw(3) == 0;
+        packet->adds = exchange->form == APART && bits_draw(3) == 0;
         (void)bits_layout_make(&stream, packet->adds, &packet->pull.pieces, &packet->pull.npieces);
         return;
     }

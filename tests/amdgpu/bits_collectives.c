@@ -3,7 +3,8 @@
  * Collectives (bits.h): each case is one launch of each rank, of one or two pieces of work, in the argument or in the
  * FIFO. Types and operations go round; the number of ranks, call, algorithm, sizes, places and flags are drawn. Inputs
  * are all bits that there are, or numbers with which nothing overflows. What lies in arenas afterwards must be the same
- * as well: every step has its slot, its flag and its digest, whoever comes first.
+ * as well: every step has its slot, its flag and its digest, whoever comes first. In every second case something goes
+ * wrong. Then only ranks that have no error are compared.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +16,16 @@
 #include "kernels/coll_args.h"
 
 enum { PIECES = 2, FIFO_BYTES = 1024, MOST_BYTES = 5000, SMALL_BYTES = 3000, LINE = 128, OPERATIONS = 6 };
-static const uint64_t LONG_NS = 60000000000u;
+enum { NOBODY = 0xff }; /* of a PAIR */
+static const uint64_t LONG_NS = 60000000000u, SOON_NS = 20000000, STOPPED_NS = 200000000;
 
-/* What goes wrong in a case: time is over somewhere; the host of rank 0 wants an end; rank 0 does not come, or comes
-   for less, or calls something else, or signs with another key; another rank has said that it gives up. */
-typedef enum fault { SOUND, HURRIED, STOPPED, AWAY, LESS, OTHER, KEY, GIVEN_UP, FAULTS } fault_t;
+/* What rank 0 does wrong: nothing; it does not come, or has never given slots back, either; it comes for less, says
+   another count, calls something else that sends nothing, signs with another key or not at all, or lags by a round. */
+typedef enum cause { NONE, AWAY, UNCREDITED, LESS, OTHER, ANOTHER, KEY, UNSIGNED, LAGGING } cause_t;
+
+/* How waits end, if not well: time is over somewhere, or was at once; the host of the last rank wants an end, or its
+   device has stopped already, or another rank has told it that it gives up. */
+typedef enum ending { HURRIED, BRIEF, STOPPED, LEFT, GIVEN_UP, ENDINGS } ending_t;
 
 typedef enum form { SLOTS, LINES, SMALL, SMALL_PAIR, FORMS } form_t;
 
@@ -44,8 +50,19 @@ typedef struct world {
     sv_coll_layout_t layout;
     uint64_t steps, rounds; /* that were made before */
     sv_coll_work_t work[PIECES];
+    unsigned senders;       /* of a PAIR: bits */
+    uint64_t pair_count[BITS_RANKS];
     rank_t rank[BITS_RANKS];
 } world_t;
+
+/* Of a case in which something goes wrong: the ranks as the machine finds them. */
+typedef struct trouble {
+    world_t *world;
+    cause_t cause;
+    ending_t ending;
+    rank_t bad[BITS_RANKS];
+    const void *args[BITS_RANKS];
+} trouble_t;
 
 static unsigned element_bytes(unsigned type)
 {
@@ -63,13 +80,16 @@ static bool reduces(const sv_coll_work_t *work)
     return work->call == SV_COLL_ALL_REDUCE || work->call == SV_COLL_REDUCE_SCATTER || work->call == SV_COLL_REDUCE;
 }
 
+/* A kernel reduces by one protocol, and copies by any. */
 static void choose_call(const world_t *world, sv_coll_work_t *work)
 {
-    work->proto = world->form == SLOTS ? SV_COLL_SIMPLE : SV_COLL_LL;
     do {
         work->call = (uint8_t)(bits_draw(3) ? (bits_draw(2) ? SV_COLL_ALL_REDUCE : SV_COLL_REDUCE_SCATTER)
                                             : SV_COLL_ALL_REDUCE + bits_draw(SV_COLL_CALLS - 1));
         work->algo = (uint8_t)(world->form < SMALL ? SV_COLL_ONESHOT + bits_draw(SV_COLL_ALGOS - 1) : SV_COLL_ONESHOT);
+        work->proto = world->form == SLOTS ? SV_COLL_SIMPLE : SV_COLL_LL;
+        if (world->form < SMALL && !reduces(work) && bits_draw(2))
+            work->proto = work->proto == SV_COLL_LL ? SV_COLL_SIMPLE : SV_COLL_LL;
         if (world->form == SMALL_PAIR)
             work->call = SV_COLL_PAIR;
     } while (!sv_coll_exists(work->call, work->algo, work->proto) || (world->form == SMALL && is_pair(work)));
@@ -100,10 +120,10 @@ static void choose_operation(sv_coll_work_t *work, unsigned operation)
 static void choose_work(world_t *world, unsigned piece, uint64_t number)
 {
     sv_coll_work_t *work = &world->work[piece];
-    const unsigned type = SV_COLL_INT8 + (unsigned)(number % (SV_COLL_TYPES - 1)), each = element_bytes(type);
+    const unsigned type = SV_COLL_INT8 + (unsigned)(number / 2 % (SV_COLL_TYPES - 1)), each = element_bytes(type);
     *work = (sv_coll_work_t){.type = (uint8_t)type, .nchannels = 1, .sequence = 1 + piece, .peer = 0xff};
     choose_call(world, work);
-    choose_operation(work, (unsigned)(number / (SV_COLL_TYPES - 1) % OPERATIONS));
+    choose_operation(work, (unsigned)(number / 2 / (SV_COLL_TYPES - 1) % OPERATIONS));
     work->root = (uint8_t)bits_draw(world->n);
     if (work->algo == SV_COLL_DIRECT_TWO && bits_draw(2))
         work->peer = (uint8_t)bits_draw(3);
@@ -112,6 +132,9 @@ static void choose_work(world_t *world, unsigned piece, uint64_t number)
     if (work->call == SV_COLL_BARRIER)
         work->count = 0;
     work->count_in = work->count;
+    world->senders = bits_draw(2) ? ~0u : (unsigned)bits_draw(UINT64_C(1) << world->n);
+    for (unsigned r = 0; r < world->n; r++)
+        world->pair_count[r] = bits_draw(3) ? work->count : bits_draw(work->count + 1);
     work->key = 77 + number;
     const uint32_t lines = world->layout.slot_bytes / LINE;
     work->chunk_bytes = (1 + (uint32_t)bits_draw(lines ? lines : 1)) * LINE;
@@ -133,7 +156,7 @@ static void lay_out(world_t *world)
     layout->ll_bytes = world->form >= SMALL ? 2 * SMALL_BYTES + 2 * LINE : (4 + (uint32_t)bits_draw(30)) * LINE;
     layout->ll_bytes = layout->ll_bytes / LINE * LINE;
     layout->long_at = layout->slot_at = layout->ll_at + SV_COLL_STEPS * layout->ll_bytes;
-    layout->slot_bytes = world->form == SLOTS ? (4 + (uint32_t)bits_draw(36)) * LINE : 0;
+    layout->slot_bytes = world->form < SMALL ? (4 + (uint32_t)bits_draw(36)) * LINE : 0;
     layout->conn_bytes = layout->slot_at + SV_COLL_SLOTS * (layout->slot_bytes + (uint64_t)SV_COLL_SLOT_RECORD);
     layout->channel_bytes = world->n * layout->conn_bytes;
 }
@@ -225,8 +248,11 @@ static sv_coll_work_t work_of(const world_t *world, unsigned number, unsigned pi
     work.src_window = (uint64_t)(1 + piece) << 48 | world->offset[0];
     work.dst_window = (uint64_t)(1 + PIECES + piece) << 48 | world->offset[1];
     if (is_pair(&work)) {
-        work.root = (uint8_t)((number + 1) % world->n);
-        work.peer = (uint8_t)((number + world->n - 1) % world->n);
+        const unsigned from = (number + world->n - 1) % world->n;
+        work.root = (uint8_t)(world->senders >> number & 1 ? (number + 1) % world->n : NOBODY);
+        work.peer = (uint8_t)(world->senders >> from & 1 ? from : NOBODY);
+        work.count = world->pair_count[number];
+        work.count_in = world->pair_count[from];
     }
     if (work.flags & SV_COLL_PREMUL) {
         uint8_t *scalar = bits_take(sizeof(uint64_t), 0);
@@ -265,12 +291,14 @@ static void fill_arg(world_t *world, unsigned number)
 {
     rank_t *rank = &world->rank[number];
     const sv_coll_work_t first = work_of(world, number, 0);
-    const uint64_t bytes = first.count * element_bytes(first.type);
+    const unsigned each = element_bytes(first.type);
+    const uint64_t bytes = first.count * each, in_bytes = first.count_in * each;
     if (world->form >= SMALL) {
         rank->arg.pair = (sv_coll_small_pair_arg_t){
-            .small = {.context = context_of(world, number), .block_bytes = bytes, .part_bytes = first.part_bytes,
-                      .slots_at = world->layout.ll_at, .slot_bytes = world->layout.ll_bytes, .work = first},
-            .in_bytes = bytes, .in_part_bytes = first.part_bytes, .line_at = world->layout.ll_at,
+            .small = {.context = context_of(world, number), .block_bytes = bytes,
+                      .part_bytes = sv_coll_part_bytes(bytes, 1), .slots_at = world->layout.ll_at,
+                      .slot_bytes = world->layout.ll_bytes, .work = first},
+            .in_bytes = in_bytes, .in_part_bytes = sv_coll_part_bytes(in_bytes, 1), .line_at = world->layout.ll_at,
             .line_bytes = world->layout.ll_bytes};
         return;
     }
@@ -304,52 +332,103 @@ static bool is_fine_right(const world_t *world, unsigned number)
     return true;
 }
 
-static sv_coll_work_t *first_work(world_t *world, rank_t *rank)
+static sv_coll_work_t *first_work(const world_t *world, rank_t *rank)
 {
     return world->form >= SMALL ? &rank->arg.small.work
            : world->from_fifo   ? (sv_coll_work_t *)(void *)(rank->fifo + 896) : &rank->arg.any.work[0];
 }
 
-static void spoil(world_t *world, fault_t fault, rank_t *bad, const void **bad_args)
+/* A call without data, which the ranks that wait for some find out from its entry. */
+static void call_another(const world_t *world, rank_t *rank, sv_coll_work_t *work)
 {
-    for (unsigned r = 0; r < world->n; r++) {
-        sv_coll_context_t *context = world->form >= SMALL ? &bad[r].arg.small.context : &bad[r].arg.any.context;
-        context->deadline_ns = fault == HURRIED ? 1000 * (1 + bits_draw(3000)) : 20000000;
-        if (fault == STOPPED)
-            context->deadline_ns = LONG_NS;
+    if (is_pair(work))
+        work->count_in++;
+    else
+        work->call = SV_COLL_BARRIER;
+    work->count = work->op = work->flags = 0;
+    if (work->call == SV_COLL_BARRIER) {
+        work->algo = SV_COLL_ONESHOT;
+        work->proto = SV_COLL_LL;
     }
-    sv_coll_work_t *work = first_work(world, &bad[0]);
-    if (fault == AWAY)
-        bad_args[0] = NULL;
-    if (fault == LESS)
-        bad[0].arg.any.nwork = world->npieces - (world->form < SMALL);
-    if (fault == OTHER && !world->from_fifo) {
+    work->signature = sv_coll_signature(work, 0);
+    if (world->form >= SMALL)
+        rank->arg.small.block_bytes = rank->arg.small.part_bytes = 0;
+}
+
+static void spoil_rank(const world_t *world, cause_t cause, rank_t *rank)
+{
+    sv_coll_work_t *work = first_work(world, rank);
+    if (cause == LESS && world->form < SMALL)
+        rank->arg.any.nwork--;
+    if (cause == OTHER) {
         work->signature ^= 1 << 6;
         work->count_in += 1;
     }
-    if (fault == KEY && !world->from_fifo)
+    if (cause == ANOTHER)
+        call_another(world, rank, work);
+    if (cause == KEY)
         work->key ^= 5;
+    if (cause == UNSIGNED)
+        work->flags &= (uint8_t)~SV_COLL_DIGEST;
+    for (unsigned r = 0; cause == LAGGING && r < world->n; r++)
+        rank->state[r].fins--;
 }
 
-static void run_faulty(world_t *world, const sv_kernel_t *kernel, const void *const *args)
+/* Rank 0 has taken nothing of what others put into its slots; they have to wait for it first. */
+static void take_credit(const world_t *world)
 {
-    static rank_t bad[BITS_RANKS];
-    const void *bad_args[BITS_RANKS];
-    const fault_t fault = (fault_t)(1 + bits_draw(FAULTS - 1));
+    const uint64_t head = world->steps - SV_COLL_STEPS;
+    for (unsigned r = 1; world->steps && r < world->n; r++)
+        memcpy(world->rank[r].arena + SV_COLL_ARENA_HEAD + SV_COLL_HEAD_AT, &head, sizeof head);
+}
+
+/* When the software device is through: what the machine's launches find. */
+static void spoil(void *opaque)
+{
+    trouble_t *trouble = opaque;
+    const world_t *world = trouble->world;
+    sv_coll_dev_t *last = world->rank[world->n - 1].dev;
     for (unsigned r = 0; r < world->n; r++) {
-        bad[r] = world->rank[r];
-        bad_args[r] = &bad[r].arg;
+        rank_t *rank = &trouble->bad[r];
+        *rank = world->rank[r];
+        sv_coll_context_t *context = world->form >= SMALL ? &rank->arg.small.context : &rank->arg.any.context;
+        context->deadline_ns = trouble->ending == HURRIED ? 1000 * (1 + bits_draw(3000))
+                               : trouble->ending == BRIEF ? 1 : trouble->ending == STOPPED ? STOPPED_NS : SOON_NS;
     }
-    spoil(world, fault, bad, bad_args);
-    /* The upper half of a word that tells of an error is its kind. */
-    uint32_t *const told = (uint32_t *)(void *)(world->rank[world->n - 1].arena + sizeof(uint32_t));
-    uint32_t *const wanted = (uint32_t *)(uintptr_t)world->rank[0].dev->host_stop;
-    bits_run_faulty(kernel, world->n, args, bad_args, world->nthreads,
-                    fault == GIVEN_UP ? told : fault == STOPPED ? wanted : NULL, (unsigned)bits_draw(3000));
-    for (unsigned r = 0; (fault == HURRIED || fault == STOPPED || fault == GIVEN_UP) && r < world->n; r++)
+    spoil_rank(world, trouble->cause, &trouble->bad[0]);
+    if (trouble->cause == UNCREDITED)
+        take_credit(world);
+    if (trouble->ending == LEFT) { /* another block has recorded why */
+        *last->error_taken = 1;
+        last->error->kind = SV_COLL_ABORTED;
+    }
+}
+
+/* Each cause with each ending, as numbers go round: what makes all others wait more often. Ranks other than 0 that have
+   no error have the right output, and so has rank 0 where it comes and calls the same. */
+static void run_faulty(world_t *world, const sv_kernel_t *kernel, const void *const *args, uint64_t number)
+{
+    static const cause_t causes[] = {AWAY, ANOTHER,  NONE,       KEY,   UNSIGNED,
+                                    AWAY, LAGGING, UNCREDITED, OTHER, ANOTHER, UNSIGNED, LESS};
+    static trouble_t trouble;
+    trouble = (trouble_t){.world = world, .cause = causes[number / ENDINGS % (sizeof causes / sizeof *causes)],
+                          .ending = (ending_t)(number % ENDINGS)};
+    for (unsigned r = 0; r < world->n; r++)
+        trouble.args[r] = &trouble.bad[r].arg;
+    if (trouble.cause == AWAY || trouble.cause == UNCREDITED)
+        trouble.args[0] = NULL;
+    const rank_t *last = &world->rank[world->n - 1];
+    uint32_t *const stops[ENDINGS] = {
+        [STOPPED] = (uint32_t *)(uintptr_t)last->dev->host_stop, [LEFT] = last->stop,
+        [GIVEN_UP] = (uint32_t *)(void *)(last->arena + sizeof(uint32_t))}; /* the upper half of the word is the kind */
+    const bits_fault_t fault = {.args = trouble.args, .spoil = spoil, .opaque = &trouble,
+                                .stop = stops[trouble.ending], .stop_us = (unsigned)bits_draw(3000)};
+    bits_run_faulty(kernel, world->n, args, world->nthreads, &fault);
+    for (unsigned r = trouble.cause == NONE ? 0 : 1; r < world->n; r++)
         if (!is_fine_right(world, r)) {
             CHECK(!"a call that has no error is right");
-            fprintf(stderr, "    %s, rank %u, fault %d\n", kernel->name, r, (int)fault);
+            fprintf(stderr, "    %s, rank %u, cause %d, ending %d\n", kernel->name, r, (int)trouble.cause,
+                    (int)trouble.ending);
             print_work(world, &world->work[0]);
             print_work(world, &world->work[world->npieces - 1]);
         }
@@ -363,7 +442,8 @@ static void run_case(uint64_t number)
     static const uint64_t starts[] = {0, 8, 1000, 0xfffffffd, 0xfffffffffd};
     static world_t world;
     const void *args[BITS_RANKS];
-    world = (world_t){.form = (form_t)(bits_draw(12) ? bits_draw(SMALL_PAIR) : SMALL_PAIR)};
+    const bool faulty = number % 2;
+    world = (world_t){.form = (form_t)(bits_draw(8) ? bits_draw(SMALL_PAIR) : SMALL_PAIR)};
     world.n = 2 + (unsigned)bits_draw(4);
     world.npieces = world.form < SMALL && bits_draw(4) == 0 ? PIECES : 1;
     world.nthreads = 64 * (2 + (unsigned)bits_draw(3));
@@ -386,8 +466,8 @@ static void run_case(uint64_t number)
         fill_arg(&world, r);
         args[r] = &world.rank[r].arg;
     }
-    if (bits_draw(3) == 0)
-        run_faulty(&world, kernels[world.form], args);
+    if (faulty)
+        run_faulty(&world, kernels[world.form], args, number / 2 / (SV_COLL_TYPES - 1));
     else if (!bits_run_ranks(kernels[world.form], world.n, args, world.nthreads))
         for (unsigned p = 0; p < world.npieces; p++)
             print_work(&world, &world.work[p]);
