@@ -231,8 +231,8 @@ selvage_status_t selvage_exchange_rebind(selvage_exchange_t *ex, const void *con
  * Local; not collective, nothing is negotiated; after commit, between wait and the next start only. Each end of a
  * packet says the same number before it starts the epoch; lengths stay until the next call. A packet begins where its
  * buffer does. Where ends say different numbers, the epoch fails: start, test or wait return ERR_MISMATCH on both
- * ranks, with both numbers, and the exchange is poisoned. (A wait on the device ends with that, or with ERR_TIMEOUT,
- * and a rank that another neighbour gave up before, with ERR_PEER.)
+ * ranks, with both numbers, and the exchange is poisoned (with SELVAGE_CHECKSUM=abort the job ends). (A wait
+ * on the device ends with that, or with ERR_TIMEOUT, and a rank that another neighbour gave up before, with ERR_PEER.)
  * Before that more than was expected may have been written to the receive buffer, but never past its declared length.
  *
  * For exchanges created with `varying` only. Those have checksums (commit returns ERR_UNSUPPORTED without), do not use

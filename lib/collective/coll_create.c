@@ -226,6 +226,10 @@ static selvage_status_t run_coll_create(void *arg)
         close_unused(&coll->all, others);
     }
 end:
+    /* A rank that breaks tells those that wait for it in the same step. Steps of the node have others than those of all
+       ranks: who is in the next one of those hears of it by this, which does no more on a rank that is broken. */
+    if (comm->broken != SELVAGE_SUCCESS && call->node.ranks)
+        (void)sv_gather(&call->node, "selvage_coll_create: broken", 0, status, comm->timeout_s);
     sv_team_fini(&call->node);
     sv_free(call->words);
     sv_free(call->tuning);

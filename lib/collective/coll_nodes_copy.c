@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This file does broadcasts and all-gathers between nodes. Pieces go to all nodes, round from node to node, or by a
- * tree, each on its rail:
+ * This file does broadcasts and all-gathers between nodes. Pieces go to all nodes, round from node to node, those of
+ * broadcasts also by a tree, each on its rail:
  *
  *   collect   the root, or a rank without a rail -> the rank whose rail it is
  *   up        out of the device

@@ -54,12 +54,6 @@ selvage_status_t sv_team_wake(sv_team_t *team)
     return team->items ? SELVAGE_SUCCESS : sv_calloc((size_t)team->size, sizeof *team->items, &team->items);
 }
 
-void sv_team_rest(sv_team_t *team)
-{
-    sv_free(team->items);
-    team->items = NULL;
-}
-
 void sv_team_fini(sv_team_t *team)
 {
     sv_free(team->ranks);

@@ -39,8 +39,7 @@ selvage_status_t sv_team_init_resting(sv_team_t *team, selvage_comm_t *comm, int
 void sv_team_fini(sv_team_t *team);
 
 /* A team at rest has no room for the items of all, which are most of its memory: nothing is gathered then, but least
-   values and comparisons are. Both accept a team that is so already. */
-void sv_team_rest(sv_team_t *team);
+   values and comparisons are. This makes that room, once. */
 selvage_status_t sv_team_wake(sv_team_t *team);
 
 /* Empties the own item, to be filled before a gathering; returns the item of a rank, after it. */

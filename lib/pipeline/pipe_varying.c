@@ -65,6 +65,10 @@ static selvage_status_t check_device(selvage_exchange_t *x)
     if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
         return sv_exchange_first_error(x);
     const selvage_status_t status = sv_batch_query(x);
+    if (status == SELVAGE_SUCCESS) /* what has ended meanwhile may have failed */
+        sv_enqueued_check(x);
+    if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
+        return sv_exchange_first_error(x);
     if (status != SELVAGE_IN_PROGRESS)
         return status;
     return sv_error(SELVAGE_ERR_STATE, "%s: epoch %llu is not complete on the device; wait for it, or for its stream, "
