@@ -129,6 +129,9 @@ bool sv_varying_has_come(const sv_recv_t *recv)
     const sv_packet_t *p = &recv->p;
     if (!p->x->varying || p->kernel_copy || recv->request_due)
         return false;
+    /* Where the device may end the epoch, the sender may go on and write the record while it is read here. */
+    if (!p->x->comm->progress.threaded && !p->x->enqueued.host_ends)
+        return false;
     /* Partner: the release of the sender's digest kernel (onesided_begin()), or of its signal kernel. */
     const uint64_t word = __atomic_load_n(&recv->words->recorded, __ATOMIC_ACQUIRE);
     return sv_word_matches(word, p->x->epoch, p->attempt) && sv_varying_is_other(p, recv->record, p->x->epoch);
