@@ -274,6 +274,13 @@ selvage_status_t selvage_coll_error(selvage_coll_t *coll)
     return sv_api_leave(sv_coll_check(coll));
 }
 
+selvage_status_t selvage_coll_wait(selvage_coll_t *coll)
+{
+    SV_API_NEED(coll);
+    SV_TRY(sv_api_enter(coll->comm));
+    return sv_api_leave(sv_coll_wait(coll));
+}
+
 void selvage_coll_abort(selvage_coll_t *coll)
 {
     if (coll)

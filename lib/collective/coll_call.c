@@ -9,12 +9,24 @@
 #include "collective/coll_names.h"
 #include "collective/coll_parts.h"
 
+/* Before what a later sv_coll_wait() waits for is enqueued. */
+static void begin_last(selvage_coll_t *coll, void *stream, bool many_streams)
+{
+    coll->stream = stream;
+    coll->last_launch = 0;
+    coll->many_streams = many_streams;
+}
+
 selvage_status_t sv_coll_enqueue(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
     if (coll->spans)
         return sv_coll_nodes(coll, calls, ncalls);
-    if (ncalls == 0 || sv_coll_queue_is_idle(coll->arena))
-        return sv_coll_launch(coll, calls, ncalls);
+    if (ncalls == 0 || sv_coll_queue_is_idle(coll->arena)) {
+        SV_TRY(sv_coll_launch(coll, calls, ncalls));
+        if (coll->host_waits && ncalls > 0 && !calls[0].captured)
+            coll->last_launch = coll->arena->launches;
+        return SELVAGE_SUCCESS;
+    }
     if (!calls[0].captured)
         return sv_coll_nodes(coll, calls, ncalls);
     sv_coll_queue_wait(coll->arena); /* what is captured is ordered by the program, whenever it is launched */
@@ -32,12 +44,19 @@ static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: the stream is being captured into a graph, and between nodes "
                         "collectives go through the host", sv_coll_call_name(call.call));
     coll->calls++;
+    if (coll->group_depth == 0)
+        begin_last(coll, call.stream, false);
     /* Ranks that have nothing to move still meet, so that they see whether they agree; one rank alone need not. */
     if (coll->size == 1 && call.count == 0 && call.call != SV_COLL_PAIR)
         return SELVAGE_SUCCESS;
     call.exact = sv_coll_wants_exact(coll, &call);
-    if (coll->group_depth == 0)
-        return call.exact ? sv_coll_exact_enqueue(coll, &call) : sv_coll_enqueue(coll, &call, 1);
+    if (coll->group_depth == 0) {
+        if (!call.exact)
+            return sv_coll_enqueue(coll, &call, 1);
+        const selvage_status_t status = sv_coll_exact_enqueue(coll, &call);
+        coll->last_launch = 0; /* another kernel comes after it */
+        return status;
+    }
     if (coll->ngroup == SV_COLL_GROUP_CALLS)
         return sv_error(SELVAGE_ERR_LIMIT, "%s: the group has %d calls already", sv_coll_call_name(call.call),
                         SV_COLL_GROUP_CALLS);
@@ -80,8 +99,13 @@ selvage_status_t sv_coll_group_end(selvage_coll_t *coll)
         return sv_error_quiet(coll->group_status, "a call of the group failed, and none of its %u others was launched: "
                               "%s", coll->ngroup, selvage_status_string(coll->group_status));
     SV_TRY(sv_coll_check(coll));
+    if (coll->ngroup > 0)
+        begin_last(coll, coll->group[0].stream, coll->exact || coll->spans);
     for (unsigned i = 0; i < coll->ngroup && coll->exact; i++)
-        if (coll->group[i].exact)
-            return sv_coll_exact_group(coll, coll->group, coll->ngroup);
+        if (coll->group[i].exact) {
+            const selvage_status_t status = sv_coll_exact_group(coll, coll->group, coll->ngroup);
+            coll->last_launch = 0; /* other kernels come after it */
+            return status;
+        }
     return sv_coll_enqueue(coll, coll->group, coll->ngroup);
 }

@@ -6,7 +6,11 @@
  * short calls. An event after the last launch says the same of all launches, also where an error has kept blocks from
  * counting, and where graphs have made channels count what was not launched here.
  *
- * One thread at a time is inside, and only sv_coll_drain() waits. The arena owns a callback until it has run.
+ * Where the host waits for its calls, the blocks of a launch store its number when they are through, which is seen before
+ * the device says that the launch is complete. All that they have stored comes before that.
+ *
+ * One thread at a time is inside, and only sv_coll_drain() and sv_coll_wait() wait. The arena owns a callback until it
+ * has run.
  */
 #include "base/base_clock.h"
 #include "base/base_memory.h"
@@ -25,6 +29,7 @@ static selvage_status_t query_last(sv_coll_arena_t *arena)
 {
     if (arena->completed == arena->launches)
         return SELVAGE_SUCCESS;
+    SV_TRY(sv_coll_record_last(arena));
     selvage_status_t status = SV_DEVICE_CALL(arena->comm->dev, event_query, arena->last);
     if (status == SELVAGE_SUCCESS)
         arena->completed = arena->launches;
@@ -100,6 +105,45 @@ selvage_status_t sv_coll_drain(sv_coll_arena_t *arena, double timeout_s)
     return sv_error(SELVAGE_ERR_TIMEOUT, "collectives were not complete after %g s (%llu launches, %llu of them seen "
                     "complete before) and were told to stop, which %s", timeout_s, (unsigned long long)launches,
                     (unsigned long long)done, status == SELVAGE_SUCCESS ? "they did" : "they did not");
+}
+
+/* Waits until the blocks of the last launch are through. The device is asked as well now and then, because a kernel that
+   it has ended says nothing any more. */
+static selvage_status_t wait_for_blocks(sv_coll_arena_t *arena)
+{
+    enum { LOOKS_PER_QUESTION = 4096 };
+    sv_backoff_t backoff = {.oversubscribed = arena->comm->topology.oversubscribed};
+    unsigned looks = 0;
+    for (uint32_t block = 0; block < arena->last_blocks;) {
+        /* Partner: the release in sv_coll_tell_ended(). */
+        if (__atomic_load_n(&arena->pinned->ended[block], __ATOMIC_ACQUIRE) == arena->launches) {
+            block++;
+            continue;
+        }
+        sv_backoff(&backoff);
+        if (++looks % LOOKS_PER_QUESTION == 0) {
+            const selvage_status_t status = query_last(arena);
+            if (status != SELVAGE_IN_PROGRESS)
+                return status;
+        }
+    }
+    arena->completed = arena->launches;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_coll_wait(selvage_coll_t *coll)
+{
+    sv_coll_arena_t *arena = coll->arena;
+    sv_device_t *dev = coll->comm->dev;
+    selvage_status_t status = SELVAGE_SUCCESS;
+    if (coll->many_streams)
+        status = dev->ops->device_sync(dev);
+    else if (coll->last_launch > 0 && coll->last_launch == arena->launches)
+        status = wait_for_blocks(arena);
+    else if (coll->calls > 0)
+        status = SV_DEVICE_CALL(dev, stream_sync, coll->stream);
+    SV_TRY(status);
+    return sv_coll_check(coll);
 }
 
 /* The kernel's counts, which wrap, are made long: they are not 2^31 away from what was launched, and exceed it where

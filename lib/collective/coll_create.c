@@ -28,6 +28,7 @@ typedef struct create_task {
     uint64_t arena_bytes;
     bool asked; /* for so many, by params */
     bool exact; /* sums */
+    bool host_waits;
     sv_coll_tuning_t *tuning; /* until the arena has it */
     uint64_t *words;          /* of all ranks; owned, until they are known */
     sv_team_t node;           /* ranks of this node, for the arena; owned */
@@ -210,6 +211,7 @@ static selvage_status_t run_coll_create(void *arg)
     }
     /* 3. All have the arena: each makes the communicator itself. */
     coll->exact = call->exact;
+    coll->host_waits = call->host_waits;
     status = sv_coll_init(coll, comm->arena);
     if (status == SELVAGE_SUCCESS && coll->exact)
         status = sv_coll_exact_make(comm->arena, coll->size);
@@ -245,7 +247,8 @@ selvage_status_t sv_coll_create(selvage_comm_t *comm, const selvage_coll_params_
                           .arena_bytes = asked ? params->arena_bytes : comm->config.coll_arena_bytes,
                           .asked = asked,
                           .exact = params && params->sum ? params->sum == SELVAGE_SUM_EXACT
-                                                         : comm->config.sum == SV_CONFIG_SUM_EXACT};
+                                                         : comm->config.sum == SV_CONFIG_SUM_EXACT,
+                          .host_waits = params && params->host_waits};
     if (comm->arena)
         sv_coll_queue_wait(comm->arena);
     SV_TRY(sv_comm_run(comm, run_coll_create, &call));

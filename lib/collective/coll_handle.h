@@ -53,6 +53,7 @@ typedef struct sv_coll_pinned {
     sv_coll_error_t error;     /* kernel: the first error */
     uint8_t reserved2[128 - sizeof(sv_coll_error_t) % 128];
     sv_coll_counts_t counts[SV_COLL_CHANNELS];
+    uint64_t ended[SV_COLL_CHANNELS]; /* kernel, by block: the last launch that it is through with */
 } sv_coll_pinned_t;
 
 _Static_assert(offsetof(sv_coll_pinned_t, counts) % sizeof(uint64_t) == 0, "kernels store both counts in one word");
@@ -91,8 +92,10 @@ typedef struct sv_coll_arena {
     int *list;                 /* room for all ranks, to name those of a communicator that is not made yet */
     void *stream;              /* Selvage's own, for set-up */
     bool copies_open;          /* copies may be under way on it */
-    sv_event_t *last;          /* after the last launch */
+    sv_event_t *last;          /* after launch number `recorded`, which is the last one unless the host waits */
     void *last_stream;
+    uint32_t last_blocks;      /* of the last launch */
+    uint64_t recorded;
     uint64_t launches;         /* so far; */
     uint64_t completed;        /* launches known to be complete */
     uint64_t pieces;           /* of work in all launches so far, one for each channel: what the counts add up to,
@@ -193,6 +196,7 @@ struct selvage_coll {
     unsigned number;           /* in the arena, 0..15: part of signatures */
     int rank, size;            /* of the communicator, as the user sees it */
     bool exact;                /* sums of float32 and float64 are exact */
+    bool host_waits;           /* its kernels tell the host that they are through */
     bool spans;                /* nodes: then the device part is among the node's ranks only */
     sv_team_t all, node; /* its ranks, at rest if it spans nodes; those of this node, ranks of dev (then only) */
     int *node_of;              /* by rank: the lowest rank of comm on its node */
@@ -205,6 +209,9 @@ struct selvage_coll {
     sv_coll_facts_t facts;
     uint32_t sequence;         /* of collective calls */
     uint64_t calls;
+    void *stream;              /* of the last call, or of the first of a group: */
+    uint64_t last_launch;      /* what it ended with, if that tells the host that it is through; else 0 */
+    bool many_streams;         /* it may end on further streams */
     sv_coll_operation_t operation[SV_COLL_OPERATIONS];
     sv_coll_seen_t seen[SV_COLL_SEEN];
     unsigned seen_next;
@@ -245,6 +252,8 @@ void sv_coll_select(const sv_coll_facts_t *facts, const sv_coll_call_t *call, sv
 
 /* coll_launch.c: enqueues calls (one, or a group) of coll as one launch. Never blocks but for room in the FIFO. */
 selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls);
+/* Records arena->last after the last launch, if it is not yet. */
+selvage_status_t sv_coll_record_last(sv_coll_arena_t *arena);
 /* coll_call.c: checks a call and launches it, or adds it to the open group. */
 selvage_status_t sv_coll_submit(selvage_coll_t *coll, const sv_coll_call_t *call);
 /* What a call in an open group was refused with, if it was: the group is not launched then. */
@@ -262,6 +271,8 @@ void sv_coll_note_failure(sv_coll_arena_t *arena, selvage_status_t status);
 void sv_coll_poll(sv_coll_arena_t *arena);
 /* Brings arena->completed up to date, if no launch is under way; else it may stay what it was. Never blocks. */
 void sv_coll_note_completed(sv_coll_arena_t *arena);
+/* Waits for the last call or group of coll, however long it takes, and gives what sv_coll_check() gives then. */
+selvage_status_t sv_coll_wait(selvage_coll_t *coll);
 /* Runs fn once all launches so far are complete. */
 selvage_status_t sv_coll_when_complete(sv_coll_arena_t *arena, void (*fn)(void *arg), void *arg);
 /* Waits for all launches so far, at most timeout_s (-1: no limit) after host_stop if that passes. */

@@ -8,7 +8,8 @@
  * Launches of an arena run one after another, because two grids that wait for other ranks must not share the device.
  * On one stream they do. For the next stream an event is recorded after every launch, at once: recorded only when
  * another stream asks, it would also stand for what the user has enqueued since, which may itself wait for that other
- * stream's collective, and the stream might be gone by then.
+ * stream's collective, and the stream might be gone by then. Where the host waits for each call (params.host_waits),
+ * neither can be, and the event, which costs a microsecond, is recorded when it is asked for.
  *
  * What is captured into a graph has no event, and nothing here counts it: the user orders replays and other launches.
  * All that changes from one replay to the next, steps and rounds, the kernels keep in device memory anyway. The FIFO's
@@ -17,6 +18,15 @@
 #include "base/base_status.h"
 #include "collective/coll_cache.h"
 #include "collective/coll_parts.h"
+
+selvage_status_t sv_coll_record_last(sv_coll_arena_t *arena)
+{
+    if (arena->recorded == arena->launches)
+        return SELVAGE_SUCCESS;
+    SV_TRY(SV_DEVICE_CALL(arena->comm->dev, event_record, arena->last, arena->last_stream));
+    arena->recorded = arena->launches;
+    return SELVAGE_SUCCESS;
+}
 
 typedef struct batch {
     selvage_coll_t *coll;
@@ -36,9 +46,14 @@ static selvage_status_t batch_launch(batch_t *batch)
     if (batch->arg.nwork == 0)
         return SELVAGE_SUCCESS;
     bool alone = batch->arg.nwork == 1 && !batch->arg.from_fifo;
+    batch->arg.context.launch = arena->launches + 1;
     size_t small_bytes = 0;
     const sv_kernel_t *small = alone ? sv_coll_small_kernel(coll, &batch->arg.work[0], &small_bytes) : NULL;
     batch->arg.position = arena->fifo_produced;
+    if (small) { /* of which the context is the communicator's */
+        coll->alone.small.context.ended = batch->arg.context.ended;
+        coll->alone.small.context.launch = batch->arg.context.launch;
+    }
     sv_coll_take_stamps(coll, &batch->arg, batch->blocks, small ? &coll->alone.small.context : &batch->arg.context);
     if (small) {
         SV_TRY(SV_DEVICE_CALL(dev, launch, small, &coll->alone, small_bytes, batch->blocks, batch->stream));
@@ -51,6 +66,7 @@ static selvage_status_t batch_launch(batch_t *batch)
         SV_TRY(SV_DEVICE_CALL(dev, launch, kernel, &batch->arg, sizeof batch->arg, batch->blocks, batch->stream));
     }
     const uint32_t from_fifo = batch->arg.from_fifo ? batch->arg.nwork : 0, pieces = batch->pieces;
+    const uint32_t blocks = batch->blocks;
     batch->arg.nwork = batch->reduces = batch->blocks = batch->pieces = 0;
     batch->arg.from_fifo = batch->fifo_always;
     if (batch->captured) {
@@ -59,9 +75,10 @@ static selvage_status_t batch_launch(batch_t *batch)
     }
     arena->fifo_produced += from_fifo * SV_COLL_FIFO_STRIDE;
     arena->last_stream = batch->stream;
+    arena->last_blocks = blocks;
     arena->launches++;
     arena->pieces += pieces;
-    return SV_DEVICE_CALL(dev, event_record, arena->last, batch->stream);
+    return coll->host_waits ? SELVAGE_SUCCESS : sv_coll_record_last(arena);
 }
 
 static selvage_status_t batch_add(batch_t *batch, const sv_coll_work_t *work)
@@ -112,11 +129,14 @@ static selvage_status_t launch_joined(batch_t *batch, const sv_coll_call_t *call
     const sv_coll_call_t *send, *recv;
     /* 1. The launch waits for the last one, and for the streams of all calls. A wait is for what was recorded when it
        was enqueued, so that one event serves them all; the launch records it anew. */
-    if (arena->launches > 0 && batch->stream != arena->last_stream && !batch->captured)
+    if (arena->launches > 0 && batch->stream != arena->last_stream && !batch->captured) {
+        SV_TRY(sv_coll_record_last(arena));
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, batch->stream, arena->last));
+    }
     for (unsigned i = 1; i < ncalls; i++) {
         if (!sv_coll_is_new_stream(calls, i))
             continue;
+        arena->recorded = 0;
         SV_TRY(SV_DEVICE_CALL(dev, event_record, arena->last, calls[i].stream));
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, batch->stream, arena->last));
     }
@@ -163,6 +183,8 @@ selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *call
     batch.first = batch.reduces = batch.blocks = 0;
     batch.pieces = 0;
     batch.arg.context = coll->context;
+    if (batch.captured) /* its replays are no launches of here */
+        batch.arg.context.ended = NULL;
     batch.arg.nwork = 0;
     batch.arg.from_fifo = batch.fifo_always;
     batch.arg.fifo_mask = arena->fifo_bytes - 1;
@@ -173,11 +195,14 @@ selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *call
         /* The event may stand for a user's stream now; this one comes after the last launch as well. */
         (void)SV_DEVICE_CALL(dev, event_record, arena->last, calls[0].stream);
         arena->last_stream = calls[0].stream;
+        arena->recorded = arena->launches;
         return status;
     }
     /* The other streams of the group go on after the launch. */
     for (unsigned i = 1; i < ncalls; i++)
-        if (sv_coll_is_new_stream(calls, i))
+        if (sv_coll_is_new_stream(calls, i)) {
+            SV_TRY(sv_coll_record_last(arena));
             SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, calls[i].stream, arena->last));
+        }
     return SELVAGE_SUCCESS;
 }

@@ -126,6 +126,7 @@ static void fill_context(selvage_coll_t *coll)
     context->deadline_ns = coll->comm->timeout_s > 0 ? (uint64_t)(coll->comm->timeout_s * 1e9) : 0;
     context->state = dev->state;
     context->counts = dev->counts;
+    context->ended = coll->host_waits ? coll->arena->pinned_device->ended : NULL;
     context->stop = dev->stop;
     context->window = dev->window;
     context->arena = dev->arena[dev->me];

@@ -77,6 +77,7 @@ static selvage_status_t make_part(split_task_t *call)
     for (int r = 0; r < count; r++)
         add_member(coll, part->all.ranks[r] /* so far, of coll */, part, r);
     part->exact = coll->exact;
+    part->host_waits = coll->host_waits;
     return sv_coll_init(part, coll->arena);
 }
 
@@ -197,6 +198,7 @@ static selvage_status_t run_create_among(void *arg)
     sv_free(call->words);
     call->words = NULL;
     part->exact = coll->exact;
+    part->host_waits = coll->host_waits;
     status = sv_coll_init(part, coll->arena);
     status = sv_gather_least(&part->all, "selvage_coll_create_among: end", part->number, status, &unused,
                              coll->comm->timeout_s);

@@ -10,7 +10,7 @@
 #include "device/device.h"
 
 /* Of these structs and of those in kernel_args.h, which the kernels in a plug-in were compiled with. */
-enum { SV_PLUGIN_ABI = 13 };
+enum { SV_PLUGIN_ABI = 14 };
 
 enum { SV_PLUGIN_CURRENT = -1 };
 

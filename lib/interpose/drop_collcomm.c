@@ -16,6 +16,7 @@
  */
 #include "interpose/drop_collcomm.h"
 #include "interpose/drop_agree.h"
+#include "interpose/drop_idle.h"
 #include "interpose/drop_route.h"
 #include "interpose/drop_scratch.h"
 
@@ -44,12 +45,12 @@ static struct {
     team_t *teams; /* in the order in which they were made */
     int key;       /* of a communicator's team */
     bool lacks;    /* a team could not have one, as has been said: this rank makes no more */
-    void *stream;
+    void *stream, *stream_now; /* for calls that have waited for the program's work, and of the call that is made */
 } made = {.key = MPI_KEYVAL_INVALID};
 
 void *sv_drop_coll_stream(void)
 {
-    return made.stream;
+    return made.stream_now;
 }
 
 /* --- openings ----------------------------------------------------------------------------------------------------- */
@@ -100,6 +101,7 @@ bool sv_drop_collcomm_open(MPI_Comm comm, MPI_Comm agreeing, selvage_comm_t *wor
     opening_t opening = {0};
     selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device(),
                                     .timeout_s = sv_drop_settings()->timeout_ns ? 0 : -1};
+    const selvage_coll_params_t host_waits = {SELVAGE_COLL_PARAMS_INIT, .host_waits = 1};
     bool good = sv_drop_agree_openings() < SV_DROP_OPENINGS;
     if (!world) {
         good = selvage_comm_create(comm, &params, &opening.comm) == SELVAGE_SUCCESS && good;
@@ -112,7 +114,7 @@ bool sv_drop_collcomm_open(MPI_Comm comm, MPI_Comm agreeing, selvage_comm_t *wor
     }
     if (sv_drop_fast_all(agreeing, selvage_coll_supported(world)) &&
         sv_drop_fast_all(agreeing, prepare_own(comm)) &&
-        sv_drop_fast_all(agreeing, selvage_coll_create(world, NULL, &opening.coll) == SELVAGE_SUCCESS)) {
+        sv_drop_fast_all(agreeing, selvage_coll_create(world, &host_waits, &opening.coll) == SELVAGE_SUCCESS)) {
         fill_index(&opening, comm);
         made.with[sv_drop_agree_openings()] = opening;
         sv_drop_agree_add(comm);
@@ -207,8 +209,17 @@ static team_t *make_team(MPI_Comm comm, const opening_t *opening)
 
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
 
-/* The program's own work comes before the agreement, because after it the other ranks' kernels wait for this rank's. A
-   team is made for a call that all can make, and no other. */
+/* Whether a call need not wait for the default stream, since its kernels can come after what is there. Other ranks'
+   kernels wait for them then, however long that takes: not if waits have a limit. */
+static bool follows_default_stream(void)
+{
+    selvage_device_t *second;
+    return sv_drop_settings()->sync == SV_DROP_SYNC_DEFAULT && !sv_drop_settings()->timeout_ns &&
+           !sv_drop_device_at(1, &second);
+}
+
+/* The program's own work comes before that of the call: on its stream, or else before the agreement, because after it
+   the other ranks' kernels wait for this rank's. A team is made for a call that all can make, and no other. */
 selvage_coll_t *sv_drop_collcomm_agree(MPI_Comm comm, bool mine)
 {
     const sv_drop_reach_t reach = sv_drop_reach_of(comm);
@@ -217,8 +228,11 @@ selvage_coll_t *sv_drop_collcomm_agree(MPI_Comm comm, bool mine)
     if (team && !team->coll)
         return NULL;
     const bool can = mine && (reach.all || team || !made.lacks);
-    if (can)
+    made.stream_now = follows_default_stream() ? NULL : made.stream;
+    if (can && made.stream_now)
         sv_drop_settle();
+    else if (can)
+        sv_drop_give_back();
     if (!sv_drop_agree(comm, can && !sv_drop_is_stuck()))
         return NULL;
     if (reach.all)

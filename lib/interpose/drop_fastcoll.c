@@ -5,8 +5,8 @@
  * route do, which all of them know alike. Shorter calls are staged, and those without agreement. So are all calls
  * after one has failed on any rank.
  *
- * The kernels say in a record of their own what went wrong, not by the stream. A call has succeeded only if the stream
- * is through and the record is empty. Otherwise it ends with MPI_ERR_OTHER through the communicator's error handler.
+ * The kernels say in a record of their own what went wrong, not by the stream. A call has succeeded only if they are
+ * through and the record is empty. Otherwise it ends with MPI_ERR_OTHER through the communicator's error handler.
  *
  * MPI's rules order the calls of a communicator. What a call is made with belongs to drop_collcomm.c.
  */
@@ -85,10 +85,10 @@ static bool finish_fastcoll(selvage_coll_t *coll, MPI_Comm comm, const char *cal
 {
     if (status != SELVAGE_SUCCESS)
         selvage_coll_abort(coll);
-    const selvage_status_t ended = selvage_stream_synchronize(sv_drop_device(), sv_drop_coll_stream());
+    const selvage_status_t ended = status == SELVAGE_SUCCESS
+                                       ? selvage_coll_wait(coll)
+                                       : selvage_stream_synchronize(sv_drop_device(), sv_drop_coll_stream());
     status = status == SELVAGE_SUCCESS ? ended : status;
-    if (status == SELVAGE_SUCCESS)
-        status = selvage_coll_error(coll);
     if (status != SELVAGE_SUCCESS) {
         atomic_store_explicit(&has_failed, true, memory_order_relaxed);
         sv_drop_warn("%s failed on the fast route, and later calls are staged: %s", call, selvage_error_detail());

@@ -204,6 +204,8 @@ typedef struct sv_coll_context {
     uint32_t entry_at, ll_clean;
     uint32_t slot_at, slot_bytes; /* of SIMPLE, in a connection */
     uint8_t member[SV_COLL_RANKS];
+    uint64_t *ended;           /* pinned, [block]: gets `launch` when the block is through. NULL: nobody waits for it */
+    uint64_t launch;           /* number of the launch in its arena, from 1 */
     sv_stamp_line_t *stamps;   /* of piece of work 0 and block 0; others by piece, then by block. NULL: none */
 } sv_coll_context_t;
 
@@ -234,10 +236,10 @@ typedef struct sv_coll_small_pair_arg {
 
 /* Host and device compilers must agree. */
 SV_LAYOUT_ASSERT(sv_coll_work_t, 120);
-SV_LAYOUT_ASSERT(sv_coll_context_t, 368);
-SV_LAYOUT_ASSERT(sv_coll_arg_t, 384 + 120 * SV_COLL_ARG_WORKS);
-SV_LAYOUT_ASSERT(sv_coll_small_arg_t, 512);
-SV_LAYOUT_ASSERT(sv_coll_small_pair_arg_t, 536);
+SV_LAYOUT_ASSERT(sv_coll_context_t, 384);
+SV_LAYOUT_ASSERT(sv_coll_arg_t, 400 + 120 * SV_COLL_ARG_WORKS);
+SV_LAYOUT_ASSERT(sv_coll_small_arg_t, 528);
+SV_LAYOUT_ASSERT(sv_coll_small_pair_arg_t, 552);
 SV_LAYOUT_ASSERT(sv_coll_state_t, 32);
 
 enum { SV_COLL_PART = 512, SV_COLL_UNIT = 16 }; /* bytes of which the parts of channels are multiples, and shards */

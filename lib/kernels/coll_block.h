@@ -402,6 +402,20 @@ SV_DEV_FN void sv_coll_tell_begun(const sv_coll_at_t &c, const sv_coll_state_t &
 }
 
 /*
+ * Tells the host that the block is through, if it waits for that: all that the block has stored comes before the word.
+ * The host sees it sooner than that the launch is over, which takes longer by the word. All lanes call it as the last
+ * thing. Partner: sv_coll_wait().
+ */
+SV_DEV_FN void sv_coll_tell_ended(const sv_coll_context_t &context, const sv_dev_block_t &at)
+{
+    if (!context.ended)
+        return;
+    sv_dev_block_sync();
+    if (at.tid == 0)
+        sv_dev_store_release_system_u64(&context.ended[at.block], context.launch);
+}
+
+/*
  * Takes connections, counters and credit of this channel, and what waits need to know, with one look into memory. All
  * lanes call, before a barrier. Then `leaves` says whether an earlier launch has failed, or another rank tells of an
  * error, which sv_coll_is_notified() then records.

@@ -331,6 +331,7 @@ template <unsigned PROTO> SV_DEV_FN void sv_coll_body(const sv_coll_arg_t &arg, 
         sv_dev_stamp(arg.context.stamps, line, SV_STAMP_LEFT, at.tid);
     }
     sv_coll_leave(c, arg);
+    sv_coll_tell_ended(arg.context, at);
 }
 
 #endif

@@ -595,6 +595,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_body(const sv_coll_small_
         sv_coll_small_verify<PROTO>(q, rest);
     sv_coll_small_leave(c, arg, q.units > 0);
     sv_dev_stamp(arg.context.stamps, at.block, SV_STAMP_LEFT, at.tid);
+    sv_coll_tell_ended(arg.context, at);
 }
 
 #endif

@@ -184,8 +184,10 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_pair_body(const sv_coll_s
     const sv_coll_at_t c = {block, small.context.dev, small.context, at};
     sv_dev_launch_release();
     sv_dev_launch_wait();
-    if (at.block < small.work.channel)
+    if (at.block < small.work.channel) {
+        sv_coll_tell_ended(small.context, at);
         return;
+    }
     sv_dev_stamp_begin(small.context.stamps, at.block, at.tid);
     sv_coll_small_t out = sv_coll_small_pair_part<PROTO>(c, small, small.block_bytes, small.part_bytes);
     const sv_coll_small_t in = sv_coll_small_pair_part<PROTO>(c, small, arg.in_bytes, arg.in_part_bytes);
@@ -207,6 +209,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_pair_body(const sv_coll_s
     sv_dev_block_sync();
     sv_coll_small_pair_leave(c, arg, out.units > 0, in.units > 0);
     sv_dev_stamp(small.context.stamps, at.block, SV_STAMP_LEFT, at.tid);
+    sv_coll_tell_ended(small.context, at);
 }
 
 #endif

@@ -125,8 +125,10 @@ static void run(const plan_t *plan)
     CHECK_STATUS(selvage_device_open_local(NULL, &dev), SELVAGE_SUCCESS);
     selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = dev};
     CHECK_STATUS(selvage_comm_create(MPI_COMM_WORLD, &params, &comm), SELVAGE_SUCCESS);
+    const selvage_coll_params_t waits = {SELVAGE_COLL_PARAMS_INIT,
+                                         .host_waits = comm && (selvage_comm_rank(comm) + plan->seed) % 3 > 0};
     if (comm)
-        CHECK_STATUS(selvage_coll_create(comm, NULL, &coll), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_coll_create(comm, &waits, &coll), SELVAGE_SUCCESS);
     if (coll && plan->exact)
         run_exact(coll, dev, plan);
     if (coll) {

@@ -172,7 +172,9 @@ static void run_rank(local_rank_t *self)
     selvage_coll_t *coll = NULL;
     coll_try_t try;
     void *stream;
-    CHECK_STATUS(selvage_coll_create(self->comm, NULL, &coll), SELVAGE_SUCCESS);
+    /* Ranks need not agree on this one. */
+    const selvage_coll_params_t params = {SELVAGE_COLL_PARAMS_INIT, .host_waits = (job->seed + self->rank) % 3 > 0};
+    CHECK_STATUS(selvage_coll_create(self->comm, &params, &coll), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
     if (coll && job->wrapping)
         start_late(coll, job);
