@@ -312,8 +312,8 @@ selvage_status_t selvage_coll_error(selvage_coll_t *coll);
  * Results can be read then, by the host and by any stream. The call takes about 2 us less than to synchronise the
  * stream and ask for errors, if @p coll was made with params.host_waits: its kernels tell the host when all of their
  * stores are there, and the device says that they are complete after that. Without host_waits, between nodes, and with
- * exact sums it synchronises the stream. Graphs that hold calls are not waited for. The streams of earlier calls must
- * still be there.
+ * exact sums it synchronises the stream. Graphs that hold calls are not waited for. A stream whose last call was not waited
+ * for in this way must still be there; with host_waits so it must at the next call on another stream.
  * @return as selvage_coll_error(); ERR_DEVICE
  */
 selvage_status_t selvage_coll_wait(selvage_coll_t *coll);

@@ -129,7 +129,7 @@ static selvage_status_t launch_joined(batch_t *batch, const sv_coll_call_t *call
     const sv_coll_call_t *send, *recv;
     /* 1. The launch waits for the last one, and for the streams of all calls. A wait is for what was recorded when it
        was enqueued, so that one event serves them all; the launch records it anew. */
-    if (arena->launches > 0 && batch->stream != arena->last_stream && !batch->captured) {
+    if (arena->launches > arena->completed && batch->stream != arena->last_stream && !batch->captured) {
         SV_TRY(sv_coll_record_last(arena));
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, batch->stream, arena->last));
     }

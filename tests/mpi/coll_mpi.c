@@ -19,7 +19,7 @@
 enum { CAPACITY = 1 << 18 };
 
 typedef struct plan {
-    bool any_order, exact;
+    bool any_order, exact, host_waits;
     int cases;
     uint64_t seed;
     unsigned stride;
@@ -44,6 +44,7 @@ static void run_plan(selvage_coll_t *coll, selvage_device_t *dev, const plan_t *
     const int size = selvage_coll_size(coll);
     CHECK_STATUS(selvage_stream_create(dev, &stream), SELVAGE_SUCCESS);
     coll_try_open(&try, coll, dev, CAPACITY, true);
+    try.host_waits = plan->host_waits;
     for (unsigned i = (unsigned)plan->seed % plan->stride; coll_case_systematic(i, size, &what); i += plan->stride) {
         fit_to_call(&what, plan);
         coll_try_run(&try, &what, stream);
@@ -80,6 +81,7 @@ static void run_exact(selvage_coll_t *coll, selvage_device_t *dev, const plan_t 
     const int size = selvage_coll_size(coll), rank = selvage_coll_rank(coll);
     coll_try_t try;
     coll_try_open(&try, coll, dev, CAPACITY, true);
+    try.host_waits = plan->host_waits;
     for (unsigned i = 0; i < 24 && size > 1; i++) {
         coll_case_t what = {.call = calls[i % 3], .count = i / 6 * 521 + 1, .any_order = true, .root = (int)i % size,
                             .in_place = i % 4 == 1, .shift = i % 3, .registered = i % 2 ? UINT32_MAX : 0};
@@ -117,7 +119,7 @@ static void run_split(selvage_coll_t *coll, selvage_device_t *dev, plan_t plan)
     run_plan(coll, dev, &plan);
 }
 
-static void run(const plan_t *plan)
+static void run(plan_t *plan)
 {
     selvage_device_t *dev = NULL;
     selvage_comm_t *comm = NULL;
@@ -125,8 +127,8 @@ static void run(const plan_t *plan)
     CHECK_STATUS(selvage_device_open_local(NULL, &dev), SELVAGE_SUCCESS);
     selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = dev};
     CHECK_STATUS(selvage_comm_create(MPI_COMM_WORLD, &params, &comm), SELVAGE_SUCCESS);
-    const selvage_coll_params_t waits = {SELVAGE_COLL_PARAMS_INIT,
-                                         .host_waits = comm && (selvage_comm_rank(comm) + plan->seed) % 3 > 0};
+    plan->host_waits = comm && ((uint64_t)selvage_comm_rank(comm) + plan->seed) % 3 > 0; /* ranks need not agree */
+    const selvage_coll_params_t waits = {SELVAGE_COLL_PARAMS_INIT, .host_waits = plan->host_waits};
     if (comm)
         CHECK_STATUS(selvage_coll_create(comm, &waits, &coll), SELVAGE_SUCCESS);
     if (coll && plan->exact)

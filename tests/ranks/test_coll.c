@@ -183,6 +183,7 @@ static void run_rank(local_rank_t *self)
     local_ranks_barrier(self);
     if (coll) {
         coll_try_open(&try, coll, self->dev, LARGE_BYTES, true);
+        try.host_waits = params.host_waits;
         if (job->seed)
             run_random(&try, job, self->size, stream);
         else
