@@ -93,6 +93,9 @@ typedef struct selvage_coll_params {
     selvage_sum_t sum;   /**< of sums, averages and pre-multiplied sums; the same on all ranks; splits inherit it */
     int host_waits;      /**< not 0: the host waits for calls by selvage_coll_wait(), which then returns sooner; a
                               launch takes 0.6 us longer on its stream for that. Splits inherit it; ranks may differ */
+    uint64_t cache_bytes; /**< of this rank's buffers that others map though nobody registered them, at most, for all
+                               communicators of collectives of comm: what the first one says; the same on all ranks.
+                               0: SELVAGE_COLL_CACHE_BYTES */
 } selvage_coll_params_t;
 
 /** Initialiser: `selvage_coll_params_t p = {SELVAGE_COLL_PARAMS_INIT};` */
@@ -317,6 +320,19 @@ selvage_status_t selvage_coll_error(selvage_coll_t *coll);
  * @return as selvage_coll_error(); ERR_DEVICE
  */
 selvage_status_t selvage_coll_wait(selvage_coll_t *coll);
+
+/**
+ * @brief Gives back what the registration cache of @p coll and its kin has kept and nothing has used for long.
+ *
+ * That is memory of other ranks that is mapped here, and the offer of this rank's own to map it (SELVAGE_IDLE_S and its
+ * kin). Not while a group is open. Local; not stream-ordered; cheap while there is nothing. With @p gives_back it may
+ * wait for all work of the device: then no kernel may wait for what the host does after the call.
+ *
+ * @param[in]  gives_back  0: nothing is closed, and nothing is waited for
+ * @param[out] due_out     1 if there was anything to be closed; else 0
+ * @return ERR_ARGUMENT
+ */
+selvage_status_t selvage_coll_trim(selvage_coll_t *coll, int gives_back, int *due_out);
 
 /**
  * @brief Ends everything that is under way on this rank with ERR_ABORTED. Ranks whose kernels work with its own are

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/api_params.h"
+#include "collective/coll_cache.h"
 #include "collective/coll_parts.h"
 
 selvage_status_t selvage_coll_create(selvage_comm_t *comm, const selvage_coll_params_t *params,
@@ -279,6 +280,15 @@ selvage_status_t selvage_coll_wait(selvage_coll_t *coll)
     SV_API_NEED(coll);
     SV_TRY(sv_api_enter(coll->comm));
     return sv_api_leave(sv_coll_wait(coll));
+}
+
+selvage_status_t selvage_coll_trim(selvage_coll_t *coll, int gives_back, int *due_out)
+{
+    SV_API_NEED(coll);
+    SV_API_NEED(due_out);
+    SV_TRY(sv_api_enter(coll->comm));
+    *due_out = sv_coll_cache_trim(coll->arena, gives_back != 0);
+    return sv_api_leave(SELVAGE_SUCCESS);
 }
 
 void selvage_coll_abort(selvage_coll_t *coll)

@@ -17,7 +17,9 @@ enum {
     ONCE = 64,               /* buffers that were in one call, remembered */
     REFUSED_MAX = 4,         /* offers that some rank could not map, after which this rank makes no more */
     UNUSED_LAUNCHES = 256,   /* a window that was in none of so many launches may make way */
-    UNTIL_LAUNCHED = 2       /* a call is in the next launch, or, if that is full, in the one after it */
+    UNTIL_LAUNCHED = 2,      /* a call is in the next launch, or, if that is full, in the one after it */
+    WHOLE_BYTES = 64 << 20,  /* an allocation that is no longer than this is mapped in any case */
+    SOONER = 10              /* where much is offered, what is idle goes after this part of the time */
 };
 
 #define NEVER UINT64_C(1)    /* in an answer: it cannot be mapped here */
@@ -45,7 +47,9 @@ typedef struct cached {
     uint64_t version;
     uint32_t open;           /* bits: numbers of communicators whose ranks have all mapped it before this call */
     bool never;              /* some rank cannot map it, or this one cannot export it */
-    uint64_t last_launch;    /* in which it may have been said */
+    uint64_t last_launch;    /* in which it may have been said, */
+    uint64_t seen_launch;    /* and which one it was at since_ns */
+    uint64_t since_ns;
 } cached_t;
 
 /* A peer's offer as this rank has mapped it. */
@@ -106,7 +110,7 @@ selvage_status_t sv_coll_cache_create(sv_coll_arena_t *arena, sv_team_t *all, sv
 {
     _Static_assert(sizeof(sv_mapping_handle_t) == sizeof(sv_device_handle_t), "it travels in the place of the other");
     selvage_comm_t *comm = arena->comm;
-    if (comm->config.coll_cache_bytes == 0)
+    if (arena->cache_bytes == 0)
         return SELVAGE_SUCCESS;
     const uint64_t token = sv_transfer_token(sv_clock_ns() ^ comm->nonce ^ (uint64_t)comm->wire->rank << 8);
     selvage_status_t status = sv_calloc(1, sizeof *arena->cache, &arena->cache);
@@ -184,7 +188,15 @@ static selvage_status_t accept_offer(sv_coll_arena_t *arena, uint32_t peer, unsi
     sv_transfer_unmap(accepted->mapping);
     accepted->mapping = NULL;
     arena->window_base[at] = 0;
+    if (offer->bytes == 0) /* it is withdrawn: nobody says the number any more */
+        return SELVAGE_SUCCESS;
     SV_TRY(sv_transfer_map(&cache->mappings, arena->comm->dev, &place, &accepted->mapping));
+    if (accepted->mapping->bytes > (arena->cache_bytes > WHOLE_BYTES ? arena->cache_bytes : WHOLE_BYTES)) {
+        accepted->mapping->stale = true;
+        sv_transfer_unmap(accepted->mapping);
+        accepted->mapping = NULL;
+        return SELVAGE_ERR_LIMIT;
+    }
     arena->window_base[at] = (uint64_t)(uintptr_t)accepted->mapping->base + offer->offset;
     /* Alone: kernels may be looking at the others. */
     return sv_coll_upload(arena, &arena->priv->window[at], &arena->window_base[at], sizeof arena->window_base[at]);
@@ -220,14 +232,9 @@ static void answer_offers(sv_coll_arena_t *arena, uint32_t peer)
     }
 }
 
-void sv_coll_cache_poll(sv_coll_arena_t *arena, void *stream)
+static void answer_peers(sv_coll_arena_t *arena)
 {
     sv_coll_cache_t *cache = arena->cache;
-    if (!cache || arena->stuck || arena->broken != SELVAGE_SUCCESS)
-        return;
-    cache->captured |= SV_DEVICE_CALL(arena->comm->dev, stream_is_capturing, stream);
-    if (cache->captured)
-        return;
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
         if (!cache->peer_open[peer])
             continue;
@@ -238,6 +245,16 @@ void sv_coll_cache_poll(sv_coll_arena_t *arena, void *stream)
         cache->seen_changes[peer] = changes;
         answer_offers(arena, peer);
     }
+}
+
+void sv_coll_cache_poll(sv_coll_arena_t *arena, void *stream)
+{
+    sv_coll_cache_t *cache = arena->cache;
+    if (!cache || arena->stuck || arena->broken != SELVAGE_SUCCESS)
+        return;
+    cache->captured |= SV_DEVICE_CALL(arena->comm->dev, stream_is_capturing, stream);
+    if (!cache->captured)
+        answer_peers(arena);
 }
 
 /* --- the owner's side --------------------------------------------------------------------------------------------- */
@@ -341,7 +358,7 @@ static void offer_buffer(selvage_coll_t *coll, uint64_t id, const void *ptr, uin
     sv_coll_note_completed(arena);
     /* One that may make way, and leaves as much room as there must be. */
     while (number < OFFERS &&
-           (cache->cached_bytes - cache->cached[number].bytes + bytes > coll->comm->config.coll_cache_bytes ||
+           (cache->cached_bytes - cache->cached[number].bytes + bytes > arena->cache_bytes ||
             !may_make_way(arena, &cache->cached[number], id, ptr, bytes)))
         number++;
     if (number == OFFERS)
@@ -374,4 +391,60 @@ uint64_t sv_coll_cache_find(selvage_coll_t *coll, uint64_t id, const void *ptr, 
     if (was_here(cache, id, ptr, bytes))
         offer_buffer(coll, id, ptr, bytes);
     return 0;
+}
+
+/* --- what is idle ------------------------------------------------------------------------------------------------- */
+
+static bool has_open_group(const sv_coll_arena_t *arena)
+{
+    for (const sv_list_t *it = arena->colls.next; it != &arena->colls; it = it->next)
+        if (SV_CONTAINER_OF(it, const selvage_coll_t, link)->group_depth > 0)
+            return true;
+    return false;
+}
+
+/* Whether the buffer was in no call for so long that peers are to let go of it. */
+static bool is_cached_idle(const sv_coll_arena_t *arena, cached_t *cached, uint64_t now_ns)
+{
+    const sv_transfer_limits_t *limits = &arena->cache->mappings.limits;
+    if (cached->seen_launch != cached->last_launch || cached->since_ns == 0) {
+        cached->seen_launch = cached->last_launch;
+        cached->since_ns = now_ns;
+    }
+    const uint64_t idle_ns = now_ns - cached->since_ns;
+    return idle_ns >= limits->idle_ns ||
+           (arena->cache->cached_bytes > limits->idle_bytes && idle_ns >= limits->idle_ns / SOONER);
+}
+
+/* All calls are over, so that no kernel looks the number up, and none is going to. */
+static void withdraw_cached(sv_coll_cache_t *cache, unsigned number)
+{
+    cached_t *cached = &cache->cached[number];
+    const bool was_offered = !cached->never;
+    cache->cached_bytes -= cached->bytes;
+    *cached = (cached_t){.version = cached->version + 2};
+    if (was_offered)
+        write_offer(own_outbox(cache), number, &(offer_t){.version = cached->version});
+}
+
+bool sv_coll_cache_trim(sv_coll_arena_t *arena, bool gives_back)
+{
+    sv_coll_cache_t *cache = arena->cache;
+    const uint64_t now_ns = sv_clock_ns();
+    sv_list_t trimmed;
+    if (!cache || arena->stuck || arena->broken != SELVAGE_SUCCESS || cache->captured || has_open_group(arena))
+        return false;
+    sv_coll_note_completed(arena);
+    for (unsigned i = 0; i < OFFERS && cache->own_open && arena->completed == arena->launches; i++)
+        if (cache->cached[i].id != 0 && is_cached_idle(arena, &cache->cached[i], now_ns))
+            withdraw_cached(cache, i);
+    answer_peers(arena);
+    if (!sv_transfer_cache_is_due(&cache->mappings, now_ns))
+        return false;
+    if (gives_back) {
+        sv_list_init(&trimmed);
+        sv_transfer_cache_trim(&cache->mappings, now_ns, &trimmed);
+        sv_transfer_close_trimmed(&trimmed);
+    }
+    return true;
 }

@@ -21,8 +21,9 @@
  * Once a call has been captured into a graph, its rank neither says numbers nor answers: a replay would say a number
  * again when it is another buffer's, and is counted by no host.
  *
- * What peers have mapped stays occupied when it is freed, until they close it. They do so where waiting is allowed, and
- * when they map much else.
+ * What peers have mapped stays occupied when it is freed, until they close it. So no allocation is mapped that is longer
+ * than all that may be offered, and a buffer that was in no call for long is withdrawn: it is offered anew as nothing.
+ * Peers close what they do not use any more where waiting is allowed, and when they map much else.
  *
  * An outbox is memory that the ranks of the node share. All functions run on the application's one thread, but for
  * those of the set-up.
@@ -51,6 +52,10 @@ bool sv_coll_cache_offers(const selvage_coll_t *coll);
 /* Before calls are launched on that stream: answers what peers have offered. While that is nothing, one look at memory
    for each peer. */
 void sv_coll_cache_poll(sv_coll_arena_t *arena, void *stream);
+
+/* Withdraws what was in no call for long, answers what peers have offered and withdrawn, and says whether mappings are
+   to be closed, which it does if gives_back. Accepts an arena without a cache. */
+bool sv_coll_cache_trim(sv_coll_arena_t *arena, bool gives_back);
 
 /* As sv_coll_window_find(), of the cache, for the call that has coll->sequence. id: of the buffer's allocation, as the
    device says now. 0: not yet, or never; then it may have been offered. */

@@ -18,7 +18,7 @@
 enum { WORD_NODE, WORD_TERMS };
 enum { NODE_SHIFT = 32, CHANNELS_SHIFT = 16, NUMBERS_MASK = 0xffff };
 _Static_assert(SV_COLL_ALIVE <= 16 && SV_COLL_CHANNELS <= 0xffff, "they share a word");
-enum { TERM_BYTES, TERM_TUNING, TERM_FLAGS, TERMS };
+enum { TERM_BYTES, TERM_CACHE, TERM_TUNING, TERM_FLAGS, TERMS };
 enum { FLAG_ARENA = 1, FLAG_EXACT = 2 };
 /* More channels share the arena in smaller slots: with few ranks to send to, these are still long enough. */
 enum { CHANNELS_SOFT = 2, CHANNELS_GPU = 32, CHANNELS_FEW = 64, FEW_RANKS = 4 };
@@ -29,6 +29,7 @@ typedef struct create_task {
     bool asked; /* for so many, by params */
     bool exact; /* sums */
     bool host_waits;
+    uint64_t cache_bytes;
     sv_coll_tuning_t *tuning; /* until the arena has it */
     uint64_t *words;          /* of all ranks; owned, until they are known */
     sv_team_t node;           /* ranks of this node, for the arena; owned */
@@ -115,6 +116,9 @@ static selvage_status_t report_terms(create_task_t *call, const uint64_t term[TE
                                 "selvage_coll_create: params.arena_bytes is %llu here, %llu on rank "
                                 "0 and %llu on rank %d",
                                 (unsigned long long)term[i], (unsigned long long)first, (unsigned long long)value, r);
+            if (i == TERM_CACHE)
+                return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create: params.cache_bytes is %llu on rank 0 and "
+                                "%llu on rank %d", (unsigned long long)first, (unsigned long long)value, r);
             if (i == TERM_TUNING)
                 return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create: the file SELVAGE_COLL_TUNE says other "
                                 "things on rank %d than on rank 0", r);
@@ -142,6 +146,7 @@ static selvage_status_t agree_on_members(create_task_t *call, uint32_t *channels
     SV_TRY(sv_gather_least(&coll->all, "selvage_coll_create", 0, status, &unused, comm->timeout_s));
     const uint64_t term[TERMS] = {
         [TERM_BYTES] = call->arena_bytes,
+        [TERM_CACHE] = call->cache_bytes,
         [TERM_TUNING] = sv_coll_tuning_hash(comm->arena ? comm->arena->tuning : call->tuning),
         [TERM_FLAGS] = (uint64_t)((comm->arena ? FLAG_ARENA : 0) | (call->exact ? FLAG_EXACT : 0))};
     mine[WORD_NODE] = (uint64_t)comm->topology.node_ranks[0] << NODE_SHIFT | count_channels(comm) << CHANNELS_SHIFT |
@@ -205,7 +210,8 @@ static selvage_status_t run_coll_create(void *arg)
         uint64_t bytes = call->arena_bytes, enough = (uint64_t)comm->topology.node_size << 20;
         if (sv_coll_is_soft(comm->dev) && !call->asked && enough < bytes)
             bytes = enough;
-        SV_TRY_GOTO(status, sv_coll_arena_create(&coll->all, &call->node, channels, bytes), end);
+        SV_TRY_GOTO(status, sv_coll_arena_create(&coll->all, &call->node, channels, bytes,
+                                                 call->cache_bytes), end);
         comm->arena->tuning = call->tuning;
         call->tuning = NULL;
     }
@@ -248,7 +254,9 @@ selvage_status_t sv_coll_create(selvage_comm_t *comm, const selvage_coll_params_
                           .asked = asked,
                           .exact = params && params->sum ? params->sum == SELVAGE_SUM_EXACT
                                                          : comm->config.sum == SV_CONFIG_SUM_EXACT,
-                          .host_waits = params && params->host_waits};
+                          .host_waits = params && params->host_waits,
+                          .cache_bytes = params && params->cache_bytes > 0 ? params->cache_bytes
+                                                                           : comm->config.coll_cache_bytes};
     if (comm->arena)
         sv_coll_queue_wait(comm->arena);
     SV_TRY(sv_comm_run(comm, run_coll_create, &call));

@@ -105,6 +105,7 @@ typedef struct sv_coll_arena {
     sv_list_t windows;
     uint64_t windows_used;     /* bit w: window w is taken; bit 0 always */
     uint64_t window_base[SV_COLL_RANKS * SV_COLL_WINDOW_NUMBERS]; /* the host's copy of priv->window */
+    uint64_t cache_bytes;      /* that it may offer; 0: there is none */
     struct sv_coll_cache *cache; /* of buffers that nobody registered, or NULL; coll_cache.h */
     unsigned numbers_used;     /* bits: numbers of communicators (0..15) in use */
     selvage_status_t broken;   /* the error as it was first told */

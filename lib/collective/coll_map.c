@@ -153,7 +153,8 @@ static const sv_arena_ops_t arena_ops = {.poll = sv_coll_queue_poll,
                                          .unmap = unmap_users,
                                          .release = unmap_and_free};
 
-selvage_status_t sv_coll_arena_create(sv_team_t *all, sv_team_t *node, uint32_t nchannels, uint64_t bytes)
+selvage_status_t sv_coll_arena_create(sv_team_t *all, sv_team_t *node, uint32_t nchannels, uint64_t bytes,
+                                      uint64_t cache_bytes)
 {
     selvage_comm_t *comm = all->comm;
     sv_coll_arena_t *arena = NULL;
@@ -168,6 +169,7 @@ selvage_status_t sv_coll_arena_create(sv_team_t *all, sv_team_t *node, uint32_t 
     SV_TRY(status);
     status = sv_coll_arena_make(comm, nchannels, bytes, &arena);
     if (status == SELVAGE_SUCCESS) {
+        arena->cache_bytes = cache_bytes;
         arena->reach[arena->me] = find_reach(arena, node); /* the items at hand have the bus ids */
         if (arena->memory)
             status = sv_coll_upload(arena, word_at(arena, arena->memory, arena->me), &token, sizeof token);

@@ -149,7 +149,7 @@ static selvage_status_t run_blocking(void *arg)
 static bool may_enqueue(const selvage_comm_t *comm)
 {
     return comm->progress.threaded && comm->dev->kernels_wait && !comm->topology.shares_gpu &&
-           comm->config.coll_cache_bytes == 0;
+           comm->arena->cache_bytes == 0;
 }
 
 /* The node's ranks are a communicator of their own, with the same number: all but the ranks and the sequence is as it

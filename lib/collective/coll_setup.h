@@ -34,7 +34,8 @@ double sv_coll_unmap_timeout(const selvage_comm_t *comm);
 
 /* coll_map.c: makes and maps the arenas of all ranks of a communicator; collective over the team of all of them, one
    status for all. node: the team of this node's. On success it is comm->arena, without users. */
-selvage_status_t sv_coll_arena_create(sv_team_t *all, sv_team_t *node, uint32_t nchannels, uint64_t bytes);
+selvage_status_t sv_coll_arena_create(sv_team_t *all, sv_team_t *node, uint32_t nchannels, uint64_t bytes,
+                                      uint64_t cache_bytes);
 /* Gathers the items of a node; then all ranks of the communicator have one status, of the lowest with an error. */
 selvage_status_t sv_coll_tell_node(sv_team_t *all, sv_team_t *node, const char *what, selvage_status_t status);
 /* Lets go of peers' memory. Local. */

@@ -101,7 +101,10 @@ bool sv_drop_collcomm_open(MPI_Comm comm, MPI_Comm agreeing, selvage_comm_t *wor
     opening_t opening = {0};
     selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device(),
                                     .timeout_s = sv_drop_settings()->timeout_ns ? 0 : -1};
-    const selvage_coll_params_t host_waits = {SELVAGE_COLL_PARAMS_INIT, .host_waits = 1};
+    /* What is mapped is given back by whatever thread comes to that: none, if it may be another than that of a call. */
+    const selvage_coll_params_t terms = {SELVAGE_COLL_PARAMS_INIT, .host_waits = 1,
+                                         .cache_bytes = sv_drop_route.any_threads ? 0
+                                                            : (uint64_t)sv_drop_settings()->cache_bytes};
     bool good = sv_drop_agree_openings() < SV_DROP_OPENINGS;
     if (!world) {
         good = selvage_comm_create(comm, &params, &opening.comm) == SELVAGE_SUCCESS && good;
@@ -114,7 +117,7 @@ bool sv_drop_collcomm_open(MPI_Comm comm, MPI_Comm agreeing, selvage_comm_t *wor
     }
     if (sv_drop_fast_all(agreeing, selvage_coll_supported(world)) &&
         sv_drop_fast_all(agreeing, prepare_own(comm)) &&
-        sv_drop_fast_all(agreeing, selvage_coll_create(world, &host_waits, &opening.coll) == SELVAGE_SUCCESS)) {
+        sv_drop_fast_all(agreeing, selvage_coll_create(world, &terms, &opening.coll) == SELVAGE_SUCCESS)) {
         fill_index(&opening, comm);
         made.with[sv_drop_agree_openings()] = opening;
         sv_drop_agree_add(comm);
@@ -146,6 +149,17 @@ void sv_drop_collcomm_close(void)
     if (made.stream) /* else there may be no device, which nobody is to open now */
         selvage_stream_destroy(sv_drop_device(), made.stream);
     made.stream = NULL;
+}
+
+bool sv_drop_collcomm_trim(bool gives_back)
+{
+    bool any = false;
+    for (int i = 0; i < sv_drop_agree_openings() && !sv_drop_route.any_threads; i++) {
+        int due = 0;
+        (void)selvage_coll_trim(made.with[i].coll, gives_back, &due);
+        any = any || due;
+    }
+    return any;
 }
 
 /* --- teams -------------------------------------------------------------------------------------------------------- */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that nothing has used for long is given back: mappings of other ranks' memory and buffers of the route's,
- * staging memory, and scratch memory. Runtimes wait for all work of the process on the device before they release any.
- * A kernel among that may wait for what the host does after this call. So it is done only while the devices are known
- * to be at rest, which is found out within a limit, and else another time.
+ * Memory that nothing has used for long is given back: mappings of other ranks' memory, of messages and of collectives,
+ * buffers of the route's, staging memory, and scratch memory. Runtimes wait for all work of the process on the device
+ * before they release any. A kernel among that may wait for what the host does after this call. So it is done only while
+ * the devices are known to be at rest, which is found out within a limit, and else another time.
  *
  * Calls that block come here, at their end or where they wait for the device. Any thread; one of them looks, the others
  * go on.
  */
 #include "interpose/drop_idle.h"
 
+#include "interpose/drop_collcomm.h"
 #include "interpose/drop_pool.h"
 #include "interpose/drop_route.h"
 #include "interpose/drop_scratch.h"
@@ -39,8 +40,9 @@ void sv_drop_give_back(void)
     sv_drop_read_notes();
     sv_drop_unlock();
     sv_drop_strips_break_idle();
+    const bool colls_due = world && sv_drop_collcomm_trim(false);
     const bool pool_due = sv_drop_pool_has_idle(now_ns), scratch_due = sv_drop_scratch_has_idle(now_ns);
-    if (!due && !pool_due && !scratch_due)
+    if (!due && !colls_due && !pool_due && !scratch_due)
         return;
     if (!sv_drop_comes_to_rest(REST_NS)) { /* a program that keeps its GPU at work is not to wait often */
         atomic_store_explicit(&next_ns, now_ns + AGAIN_NS, memory_order_relaxed);
@@ -48,6 +50,8 @@ void sv_drop_give_back(void)
     }
     if (due)
         (void)selvage_message_trim(world, 1, &due);
+    if (colls_due)
+        (void)sv_drop_collcomm_trim(true);
     if (pool_due)
         sv_drop_pool_free_idle();
     if (scratch_due)

@@ -39,7 +39,10 @@ static int choice_of(const char *value, const char *const *names, size_t n)
 }
 
 /* In a long row of sends, and in collective calls, so much less takes the route, and on a shared GPU so much more. */
-enum { ROW_SHARE = 8, COLL_SHARE = 16, SHARED_TIMES = 16 };
+enum { ROW_SHARE = 8, COLL_SHARE = 64, SHARED_TIMES = 16 };
+
+/* What other ranks may map of the buffers of collective calls, if nothing else is set. */
+#define CACHE_BYTES (INT64_C(1) << 30)
 
 static void take_setting(void *arg, const selvage_setting_t *setting)
 {
@@ -80,6 +83,8 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
         settings->fast_bytes = settings->row_bytes = settings->coll_bytes = settings->shared_bytes =
             SV_DROP_ANNOUNCE_BYTES + 1;
     }
+    if (strcmp(setting->name, "SELVAGE_COLL_CACHE_BYTES") == 0)
+        settings->cache_bytes = is_set ? setting_number(setting->value) : CACHE_BYTES;
     if (strcmp(setting->name, "SELVAGE_DROPIN_SLOT_BYTES") == 0)
         settings->slot_bytes = setting_number(setting->value);
     if (strcmp(setting->name, "SELVAGE_TIMEOUT_S") == 0 && is_set)

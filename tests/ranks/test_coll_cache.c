@@ -2,13 +2,14 @@
 /*
  * The registration cache of collectives, with ranks as threads: a buffer that nobody registered is looked up in users'
  * memory from the third call on; memory that was freed and given out again at the same address is other memory; ranks
- * decide differently; numbers are given to other buffers; a rank cannot map, or has no outbox; splits and groups. Every
- * result is compared, and what the ranks say is looked at.
+ * decide differently; numbers are given to other buffers; a rank cannot map, or has no outbox; splits and groups; what
+ * is idle goes. Every result is compared, and what the ranks say is looked at.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/base_clock.h"
 #include "collective/coll_cache.h"
 #include "fixtures/check.h"
 #include "fixtures/local_ranks.h"
@@ -444,6 +445,82 @@ static void test_what_is_said(void)
     CHECK_EQ(said, 2);
 }
 
+/* --- what is idle ------------------------------------------------------------------------------------------------- */
+
+static _Atomic int closed;
+
+/* What no call uses any more is withdrawn, and closed by the others; and later offered again. */
+static void leave_idle(local_rank_t *self)
+{
+    const double until_s = (double)sv_clock_ns() * 1e-9 + 60;
+    bench_t b;
+    int due = 0, ended = 0;
+    open_bench(&b, self);
+    uint32_t *send = allocate(&b, COUNT), *recv = allocate(&b, COUNT);
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned call = 0; call < 6; call++) {
+            local_ranks_barrier(self);
+            add_up(&b, send, recv, COUNT, call);
+        }
+        CHECK(is_said(&b, send, COUNT) && is_said(&b, recv, COUNT));
+        local_ranks_barrier(self);
+        closed = 0;
+        local_ranks_barrier(self);
+        /* Nothing goes while a group is open. */
+        if (round == 1) {
+            CHECK_STATUS(selvage_coll_group_begin(b.coll), SELVAGE_SUCCESS);
+            usleep(200000);
+            CHECK_STATUS(selvage_coll_trim(b.coll, 1, &due), SELVAGE_SUCCESS);
+            CHECK_EQ(due, 0);
+            CHECK_STATUS(selvage_coll_group_end(b.coll), SELVAGE_SUCCESS);
+        }
+        for (bool told = false; closed < self->size && (double)sv_clock_ns() * 1e-9 < until_s;) {
+            CHECK_STATUS(selvage_coll_trim(b.coll, 0, &due), SELVAGE_SUCCESS);
+            ended = due;
+            CHECK_STATUS(selvage_coll_trim(b.coll, 1, &due), SELVAGE_SUCCESS);
+            closed += ended && due && !told;
+            told = told || (ended && due);
+            usleep(1000);
+        }
+        CHECK_EQ(closed, self->size);
+        local_ranks_barrier(self);
+        CHECK(!is_said(&b, send, COUNT) && !is_said(&b, recv, COUNT));
+    }
+    release(&b, send);
+    release(&b, recv);
+    close_bench(&b);
+}
+
+/* A short buffer in an allocation that is longer than all that may be offered is not mapped. */
+static void be_part_of_much(local_rank_t *self)
+{
+    const size_t all = 80 << 18; /* elements, of 80 MiB */
+    bench_t b;
+    open_bench(&b, self);
+    uint32_t *send = allocate(&b, all), *recv = allocate(&b, COUNT);
+    for (unsigned call = 0; call < 6; call++) {
+        local_ranks_barrier(self);
+        add_up(&b, send, recv, COUNT, call);
+    }
+    CHECK(!is_said(&b, send, COUNT) && is_said(&b, recv, COUNT));
+    release(&b, send);
+    release(&b, recv);
+    close_bench(&b);
+}
+
+/* By the communicator's parameters, whatever the setting. */
+static void ask_by_params(local_rank_t *self)
+{
+    const selvage_coll_params_t params = {SELVAGE_COLL_PARAMS_INIT, .cache_bytes = 1 << 20};
+    bench_t b;
+    open_bench(&b, self);
+    CHECK(!sv_coll_cache_offers(b.coll));
+    selvage_coll_destroy(b.coll);
+    CHECK_STATUS(selvage_coll_create(self->comm, &params, &b.coll), SELVAGE_SUCCESS);
+    CHECK(sv_coll_cache_offers(b.coll));
+    close_bench(&b);
+}
+
 static _Atomic int made, with_outbox;
 
 static void only_create(local_rank_t *self)
@@ -508,6 +585,9 @@ int main(void)
     run("", 3, capture, false);
     run("", 4, split, false);
     CHECK(said_ahead > 0);
+    run("IDLE_S=0.1", 3, leave_idle, false);
+    run("COLL_CACHE_BYTES=1M", 2, be_part_of_much, false);
+    run("COLL_CACHE_BYTES=0", 2, ask_by_params, false);
     test_what_is_said();
     test_creation();
     return check_report("test_coll_cache");

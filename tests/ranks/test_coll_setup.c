@@ -65,6 +65,10 @@ static void refuse_arena(local_rank_t *self)
     params.arena_bytes = 4 << 20;
     params.sum = self->rank == 1 ? SELVAGE_SUM_EXACT : SELVAGE_SUM_DEFAULT;
     refused(self, &params, SELVAGE_ERR_MISMATCH, "params.sum is order on rank 0 and exact on rank 1", 0, RANKS);
+    params.sum = SELVAGE_SUM_DEFAULT;
+    params.cache_bytes = (uint64_t)(1 + self->rank / 2) << 20;
+    refused(self, &params, SELVAGE_ERR_MISMATCH, "params.cache_bytes is 1048576 on rank 0 and 2097152 on rank 2", 0,
+            RANKS);
     params.sum = (selvage_sum_t)3;
     selvage_coll_t *coll = NULL;
     CHECK_STATUS(selvage_coll_create(self->comm, &params, &coll), SELVAGE_ERR_ARGUMENT);
