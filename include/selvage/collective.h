@@ -309,14 +309,14 @@ selvage_status_t selvage_coll_group_end(selvage_coll_t *coll);
 selvage_status_t selvage_coll_error(selvage_coll_t *coll);
 
 /**
- * @brief Waits until the last call of @p coll, or its last group, is complete, and gives what selvage_coll_error() gives
- * then. Local; blocks the host, and looks at memory meanwhile; not stream-ordered.
+ * @brief Waits until the last call or group of @p coll is complete. Gives what selvage_coll_error() then gives.
+ * Local; blocks the host, and looks at memory meanwhile; not stream-ordered.
  *
- * Results can be read then, by the host and by any stream. The call takes about 2 us less than to synchronise the
- * stream and ask for errors, if @p coll was made with params.host_waits: its kernels tell the host when all of their
- * stores are there, and the device says that they are complete after that. Without host_waits, between nodes, and with
- * exact sums it synchronises the stream. Graphs that hold calls are not waited for. A stream whose last call was not waited
- * for in this way must still be there; with host_waits so it must at the next call on another stream.
+ * Results can be read then, by the host and by any stream. The call returns sooner than one that synchronises the stream
+ * if @p coll was made with params.host_waits: its kernels tell the host when all of their stores are there, and the
+ * device says that they are complete after that. Without host_waits, between nodes, and with exact sums it synchronises
+ * the stream. Graphs that hold calls are not waited for. The stream of the last call must still be there; with
+ * host_waits so must one whose last call was not waited for in this way, at the next call on another.
  * @return as selvage_coll_error(); ERR_DEVICE
  */
 selvage_status_t selvage_coll_wait(selvage_coll_t *coll);

@@ -128,7 +128,7 @@
       "under selvage-run, long messages and collectives of device memory go from device to device; auto: those "       \
       "messages that wait for nobody")                                                                                 \
     X(DROPIN_FAST_BYTES, dropin_fast_bytes, BYTES, "64K", "96..1073741824", 1,                                         \
-      "what is at least so long, and an eighth of that in a row of sends and of sends that wait, and a sixteenth in "  \
+      "what is at least so long, and an eighth of that in a row of sends and of sends that wait, and a 64th in "       \
       "collective calls, unless this is set; the rest is staged")                                                      \
     X(DROPIN_SLOT_BYTES, dropin_slot_bytes, BYTES, "auto", "auto|4K..1G", 1,                                           \
       "length of a slot for messages from device to device; a rank has four for each other one of its node; auto: "    \

@@ -21,9 +21,9 @@
  * Once a call has been captured into a graph, its rank neither says numbers nor answers: a replay would say a number
  * again when it is another buffer's, and is counted by no host.
  *
- * What peers have mapped stays occupied when it is freed, until they close it. So no allocation is mapped that is longer
- * than all that may be offered, and a buffer that was in no call for long is withdrawn: it is offered anew as nothing.
- * Peers close what they do not use any more where waiting is allowed, and when they map much else.
+ * What peers have mapped stays occupied when it is freed, until they close it. So no allocation is mapped that is
+ * longer than all that may be offered, and a buffer that was in no call for long is withdrawn: it is offered anew as
+ * nothing. Peers close what they do not use any more where waiting is allowed, and when they map much else.
  *
  * An outbox is memory that the ranks of the node share. All functions run on the application's one thread, but for
  * those of the set-up.

@@ -14,8 +14,8 @@ bool sv_drop_collcomm_open(MPI_Comm comm, MPI_Comm agreeing, selvage_comm_t *wor
 /* Ends all of that. Every rank of the job comes. */
 void sv_drop_collcomm_close(void);
 
-/* Gives back what the calls' buffers have had mapped and nothing has used for long, if gives_back; says whether there is
-   any. Not within a call of a collective. */
+/* Gives back what the calls' buffers have had mapped and nothing has used for long, if gives_back; says whether there
+   is any. Not within a call of a collective. */
 bool sv_drop_collcomm_trim(bool gives_back);
 
 /* What all ranks make this call with, if all can make it on the route, as mine says of this one; else NULL. */

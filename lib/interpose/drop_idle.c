@@ -2,8 +2,8 @@
 /*
  * Memory that nothing has used for long is given back: mappings of other ranks' memory, of messages and of collectives,
  * buffers of the route's, staging memory, and scratch memory. Runtimes wait for all work of the process on the device
- * before they release any. A kernel among that may wait for what the host does after this call. So it is done only while
- * the devices are known to be at rest, which is found out within a limit, and else another time.
+ * before they release any. A kernel among that may wait for what the host does after this call. So it is done only
+ * while the devices are known to be at rest, which is found out within a limit, and else another time.
  *
  * Calls that block come here, at their end or where they wait for the device. Any thread; one of them looks, the others
  * go on.

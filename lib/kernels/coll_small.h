@@ -546,8 +546,8 @@ SV_DEV_FN void sv_coll_small_verify(const sv_coll_small_t &q, const sv_coll_smal
 SV_DEV_FN void sv_coll_small_leave(const sv_coll_at_t &c, const sv_coll_small_arg_t &arg, bool moved)
 {
     for (unsigned r = c.at.tid; r < arg.context.n; r += c.at.nthreads) {
-        sv_coll_state_t state = c.b.state[r];
         const bool own = r == arg.context.me; /* whose counters count the channel's work */
+        sv_coll_state_t state = c.b.state[r];
         state.entries++;
         state.sent += own || (moved && sv_coll_small_sends(arg, r)) ? 1 : 0;
         state.taken += own || (moved && sv_coll_small_takes(arg, r)) ? 1 : 0;

@@ -73,6 +73,8 @@ static void refuse_arena(local_rank_t *self)
     selvage_coll_t *coll = NULL;
     CHECK_STATUS(selvage_coll_create(self->comm, &params, &coll), SELVAGE_ERR_ARGUMENT);
     CHECK_DETAIL("params.sum is 3");
+    CHECK_STATUS(selvage_coll_wait(NULL), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_coll_trim(NULL, 1, &(int){0}), SELVAGE_ERR_ARGUMENT);
     works(self);
 }
 
