@@ -28,6 +28,7 @@ static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *
     SV_TRY(sv_coll_check(coll));
     SV_TRY(sv_coll_resolve_operation(coll, &call));
     SV_TRY(sv_coll_check_buffers(coll, &call));
+    sv_coll_resolve_type(&call);
     if (call.captured && coll->spans)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: the stream is being captured into a graph, and between nodes "
                         "collectives go through the host", sv_coll_call_name(call.call));
@@ -35,13 +36,15 @@ static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *
     /* Ranks that have nothing to move still meet, so that they see whether they agree; one rank alone need not. */
     if (coll->size == 1 && call.count == 0 && call.call != SV_COLL_PAIR)
         return SELVAGE_SUCCESS;
-    call.exact = sv_coll_wants_exact(coll, &call);
+    if (sv_coll_wants_exact(coll, &call))
+        call.composed = SV_COLL_EXACT_SUM;
     if (coll->group_depth == 0)
-        return call.exact ? sv_coll_exact_enqueue(coll, &call) : sv_coll_enqueue(coll, &call, 1);
+        return call.composed ? sv_coll_composed_enqueue(coll, &call) : sv_coll_enqueue(coll, &call, 1);
     if (coll->ngroup == SV_COLL_GROUP_CALLS)
         return sv_error(SELVAGE_ERR_LIMIT, "%s: the group has %d calls already", sv_coll_call_name(call.call),
                         SV_COLL_GROUP_CALLS);
     coll->group[coll->ngroup++] = call;
+    coll->group_composed = coll->group_composed || call.composed;
     return SELVAGE_SUCCESS;
 }
 
@@ -66,6 +69,7 @@ selvage_status_t sv_coll_group_begin(selvage_coll_t *coll)
     if (coll->group_depth++ == 0) {
         coll->group_status = SELVAGE_SUCCESS;
         coll->ngroup = 0;
+        coll->group_composed = false;
     }
     return SELVAGE_SUCCESS;
 }
@@ -80,8 +84,7 @@ selvage_status_t sv_coll_group_end(selvage_coll_t *coll)
         return sv_error_quiet(coll->group_status, "a call of the group failed, and none of its %u others was launched: "
                               "%s", coll->ngroup, selvage_status_string(coll->group_status));
     SV_TRY(sv_coll_check(coll));
-    for (unsigned i = 0; i < coll->ngroup && coll->exact; i++)
-        if (coll->group[i].exact)
-            return sv_coll_exact_group(coll, coll->group, coll->ngroup);
+    if (coll->group_composed)
+        return sv_coll_composed_group(coll, coll->group, coll->ngroup);
     return sv_coll_enqueue(coll, coll->group, coll->ngroup);
 }
