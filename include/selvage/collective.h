@@ -20,7 +20,8 @@
  * all ranks in the same order among their other collectives. The program orders replays and all other collectives of
  * the same selvage_comm_t by streams. doc/collectives.md has the rules.
  *
- * Counts are in elements and may be 0. Buffers are device memory or pinned memory, with the alignment of the element.
+ * Counts are in elements and may be 0. Buffers are device memory or pinned memory, with the alignment of the element;
+ * of complex numbers and pairs, that of the member that has the largest.
  * Input and output do not overlap, or are in place: they are the same, and for reduce-scatter and all-gather the
  * smaller one is the rank's own block of the larger one. doc/collectives.md says what is bit-identical to what, and
  * doc/reference.md has a table of the counts.
@@ -58,7 +59,19 @@ typedef enum selvage_type {
     SELVAGE_FLOAT32 = 9,
     SELVAGE_FLOAT64 = 10,
     SELVAGE_FLOAT8_E4M3 = 11, /**< OCP: no infinity, largest 448 */
-    SELVAGE_FLOAT8_E5M2 = 12  /**< OCP: largest finite 57344 */
+    SELVAGE_FLOAT8_E5M2 = 12, /**< OCP: largest finite 57344 */
+    SELVAGE_INT16 = 13,
+    SELVAGE_UINT16 = 14,
+    SELVAGE_COMPLEX64 = 15,   /**< two float32: real, imaginary */
+    SELVAGE_COMPLEX128 = 16,  /**< two float64 */
+    /* A value and an index, a struct in C: for SELVAGE_OP_MINLOC and MAXLOC. */
+    SELVAGE_FLOAT32_INT32 = 17, /**< MPI_FLOAT_INT */
+    SELVAGE_FLOAT64_INT32 = 18, /**< MPI_DOUBLE_INT: 16 bytes, of which the last 4 are never written */
+    SELVAGE_INT64_INT32 = 19, /**< MPI_LONG_INT where long has 64 bits; 16 bytes, as above */
+    SELVAGE_INT32_INT32 = 20, /**< MPI_2INT, MPI_2INTEGER */
+    SELVAGE_INT16_INT32 = 21, /**< MPI_SHORT_INT: 8 bytes, of which those between are never written */
+    SELVAGE_FLOAT32_FLOAT32 = 22, /**< MPI_2REAL */
+    SELVAGE_FLOAT64_FLOAT64 = 23  /**< MPI_2DOUBLE_PRECISION */
 } selvage_type_t;
 
 /** Reductions: one of these, or what selvage_coll_op_create() gave. */
@@ -69,7 +82,15 @@ enum {
     SELVAGE_OP_PROD = 2,
     SELVAGE_OP_MIN = 3,
     SELVAGE_OP_MAX = 4,
-    SELVAGE_OP_AVG = 5      /**< the sum, then divided by the number of ranks; integers towards zero */
+    SELVAGE_OP_AVG = 5,     /**< the sum, then divided by the number of ranks; integers towards zero */
+    SELVAGE_OP_BAND = 6,    /**< of bits; integers */
+    SELVAGE_OP_BOR = 7,
+    SELVAGE_OP_BXOR = 8,
+    SELVAGE_OP_LAND = 9,    /**< of what is not zero; 1 or 0. Integers, float32 and float64 */
+    SELVAGE_OP_LOR = 10,
+    SELVAGE_OP_LXOR = 11,
+    SELVAGE_OP_MINLOC = 12, /**< the least value and its index; of equal values the lowest index. Pairs */
+    SELVAGE_OP_MAXLOC = 13  /**< the greatest value and its index; of equal values the lowest index. Pairs */
 };
 
 /** Where the scalar of a pre-multiplied sum lies. */
@@ -226,7 +247,7 @@ selvage_status_t selvage_coll_unregister(selvage_window_t *window);
  *
  * @param[in]  coll    communicator
  * @param[in]  scalar  one element of @p type; device memory must stay until the operation's last call is complete
- * @param[in]  type    of the scalar; calls must use the same
+ * @param[in]  type    of the scalar; calls must use the same. Not int16, uint16, complex numbers and pairs
  * @param[in]  where   host or device
  * @param[out] op_out  for calls on @p coll; freed by selvage_coll_op_destroy()
  * @return ERR_ARGUMENT, ERR_LIMIT
@@ -250,7 +271,7 @@ selvage_status_t selvage_coll_op_destroy(selvage_coll_t *coll, selvage_op_t op);
  * @param[in]  count       elements of it; in selvage_coll_all_to_all() those for each rank
  * @param[in]  recv_count  elements that each rank receives
  * @param[in]  send_count  elements that each rank sends
- * @param[in]  type        of the elements
+ * @param[in]  type        of the elements; doc/collectives.md says which have which operations
  * @param[in]  op          SELVAGE_OP_SUM and its kin, or what selvage_coll_op_create() gave
  * @param[in]  root        the rank that sends, or receives, for all
  * @param[in]  peer        the other rank, or MPI_PROC_NULL

@@ -9,6 +9,7 @@
 #include "api/api_params.h"
 #include "collective/coll_cache.h"
 #include "collective/coll_parts.h"
+#include "kernels/coll_fold.h"
 
 selvage_status_t selvage_coll_create(selvage_comm_t *comm, const selvage_coll_params_t *params,
                                      selvage_coll_t **coll_out)
@@ -114,7 +115,7 @@ selvage_status_t selvage_coll_unregister(selvage_window_t *window)
 
 static selvage_status_t check_type(const char *call, selvage_type_t type)
 {
-    if ((int)type <= SELVAGE_TYPE_DEFAULT || (int)type >= SV_COLL_TYPES)
+    if ((int)type <= SELVAGE_TYPE_DEFAULT || (int)type >= SV_FOLD_TYPES)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: type is %d; wanted a selvage_type_t", call, (int)type);
     return SELVAGE_SUCCESS;
 }

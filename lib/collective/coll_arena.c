@@ -156,7 +156,7 @@ void sv_coll_arena_free(sv_coll_arena_t *arena, bool unmapped)
         SV_DEVICE_CALL(dev, event_destroy, arena->last);
     sv_coll_staging_free(arena);
     sv_coll_cache_free(arena);
-    sv_coll_exact_free(arena, unmapped);
+    sv_coll_room_free(arena, unmapped);
     if (unmapped)
         SV_DEVICE_CALL(dev, free, arena->memory);
     else if (arena->memory)
@@ -203,7 +203,7 @@ void sv_coll_arena_drain(sv_coll_arena_t *arena)
     if (!arena->stuck && arena->completed < arena->launches)
         (void)sv_coll_drain(arena, arena->comm->timeout_s); /* an error of the work itself was told before */
     if (arena->completed < arena->launches || (!arena->stuck && !sv_coll_queue_release(arena)) ||
-        (!arena->stuck && !sv_coll_exact_drain(arena, arena->comm->timeout_s)))
+        (!arena->stuck && !sv_coll_room_drain(arena, arena->comm->timeout_s)))
         sv_coll_arena_set_stuck(arena);
 }
 

@@ -67,7 +67,7 @@ static selvage_status_t admit_buffer(selvage_coll_t *coll, const sv_coll_call_t 
 static selvage_status_t check_buffer(selvage_coll_t *coll, const sv_coll_call_t *call, const char *name,
                                      const void *buffer, uint64_t bytes, void **address_out, uint64_t *id_out)
 {
-    size_t element_bytes = selvage_type_bytes(call->type);
+    const size_t align = sv_coll_type_align(call->type);
     *address_out = (void *)(uintptr_t)buffer;
     *id_out = 0;
     if (bytes == 0)
@@ -75,9 +75,9 @@ static selvage_status_t check_buffer(selvage_coll_t *coll, const sv_coll_call_t 
     if (!buffer)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is NULL and count is %llu", sv_coll_call_name(call->call), name,
                         (unsigned long long)call->count);
-    if ((uintptr_t)buffer % element_bytes)
+    if ((uintptr_t)buffer % align)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is %p, not aligned to the %zu bytes of %s",
-                        sv_coll_call_name(call->call), name, buffer, element_bytes, selvage_type_name(call->type));
+                        sv_coll_call_name(call->call), name, buffer, align, selvage_type_name(call->type));
     return admit_buffer(coll, call, name, buffer, bytes, address_out, id_out);
 }
 

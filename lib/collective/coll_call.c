@@ -40,6 +40,7 @@ static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *
     SV_TRY(sv_coll_check(coll));
     SV_TRY(sv_coll_resolve_operation(coll, &call));
     SV_TRY(sv_coll_check_buffers(coll, &call));
+    sv_coll_resolve_type(&call);
     if (call.captured && coll->spans)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: the stream is being captured into a graph, and between nodes "
                         "collectives go through the host", sv_coll_call_name(call.call));
@@ -49,11 +50,12 @@ static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *
     /* Ranks that have nothing to move still meet, so that they see whether they agree; one rank alone need not. */
     if (coll->size == 1 && call.count == 0 && call.call != SV_COLL_PAIR)
         return SELVAGE_SUCCESS;
-    call.exact = sv_coll_wants_exact(coll, &call);
+    if (sv_coll_wants_exact(coll, &call))
+        call.composed = SV_COLL_EXACT_SUM;
     if (coll->group_depth == 0) {
-        if (!call.exact)
+        if (!call.composed)
             return sv_coll_enqueue(coll, &call, 1);
-        const selvage_status_t status = sv_coll_exact_enqueue(coll, &call);
+        const selvage_status_t status = sv_coll_composed_enqueue(coll, &call);
         coll->last_launch = 0; /* another kernel comes after it */
         return status;
     }
@@ -61,6 +63,7 @@ static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *
         return sv_error(SELVAGE_ERR_LIMIT, "%s: the group has %d calls already", sv_coll_call_name(call.call),
                         SV_COLL_GROUP_CALLS);
     coll->group[coll->ngroup++] = call;
+    coll->group_composed = coll->group_composed || call.composed;
     return SELVAGE_SUCCESS;
 }
 
@@ -85,6 +88,7 @@ selvage_status_t sv_coll_group_begin(selvage_coll_t *coll)
     if (coll->group_depth++ == 0) {
         coll->group_status = SELVAGE_SUCCESS;
         coll->ngroup = 0;
+        coll->group_composed = false;
     }
     return SELVAGE_SUCCESS;
 }
@@ -100,12 +104,11 @@ selvage_status_t sv_coll_group_end(selvage_coll_t *coll)
                               "%s", coll->ngroup, selvage_status_string(coll->group_status));
     SV_TRY(sv_coll_check(coll));
     if (coll->ngroup > 0)
-        begin_last(coll, coll->group[0].stream, coll->exact || coll->spans);
-    for (unsigned i = 0; i < coll->ngroup && coll->exact; i++)
-        if (coll->group[i].exact) {
-            const selvage_status_t status = sv_coll_exact_group(coll, coll->group, coll->ngroup);
-            coll->last_launch = 0; /* other kernels come after it */
-            return status;
-        }
+        begin_last(coll, coll->group[0].stream, coll->group_composed || coll->spans);
+    if (coll->group_composed) {
+        const selvage_status_t status = sv_coll_composed_group(coll, coll->group, coll->ngroup);
+        coll->last_launch = 0; /* other kernels come after it */
+        return status;
+    }
     return sv_coll_enqueue(coll, coll->group, coll->ngroup);
 }

@@ -183,9 +183,9 @@ static void close_unused(sv_team_t *all, uint64_t others)
 }
 
 /* On each node; what came of it is one status for all. */
-static selvage_status_t map_exact(selvage_coll_t *coll)
+static selvage_status_t map_room(selvage_coll_t *coll)
 {
-    const selvage_status_t status = sv_coll_exact_map(coll);
+    const selvage_status_t status = sv_coll_room_map(coll);
     uint64_t unused = 0;
     return sv_gather_least(&coll->all, "selvage_coll_create: exact sums", coll->number, status, &unused,
                            coll->comm->timeout_s);
@@ -219,8 +219,8 @@ static selvage_status_t run_coll_create(void *arg)
     coll->exact = call->exact;
     coll->host_waits = call->host_waits;
     status = sv_coll_init(coll, comm->arena);
-    if (status == SELVAGE_SUCCESS && coll->exact)
-        status = sv_coll_exact_make(comm->arena, coll->size);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_coll_room_make(comm->arena, coll->size, coll->exact);
     others = count_others(comm->arena);
     status = sv_gather_least(&coll->all, "selvage_coll_create: end", coll->number, status, &others, comm->timeout_s);
     if (status == SELVAGE_SUCCESS)
@@ -228,7 +228,7 @@ static selvage_status_t run_coll_create(void *arg)
     if (status == SELVAGE_SUCCESS)
         status = sv_coll_try_ll128(coll);
     if (status == SELVAGE_SUCCESS && coll->exact)
-        status = map_exact(coll); /* now, since the trial of LL128 clears the table of windows */
+        status = map_room(coll); /* now, since the trial of LL128 clears the table of windows */
     if (status != SELVAGE_SUCCESS) {
         sv_coll_detach(coll);
         close_unused(&coll->all, others);

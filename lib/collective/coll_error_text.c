@@ -19,12 +19,14 @@ const char *sv_coll_operation_name(unsigned op)
         [SV_COLL_SIGNED_EXACT | SV_COLL_SUM] = "exact sum",
         [SV_COLL_SIGNED_EXACT | SV_COLL_SIGNED_AVERAGE] = "exact avg",
         [SV_COLL_SIGNED_EXACT | SV_COLL_SIGNED_PREMUL] = "exact premul_sum",
+        [SV_COLL_SIGNED_FOLD | SELVAGE_OP_SUM] = "sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "land",
+        "lor", "lxor", "minloc", "maxloc",
     };
     return op < sizeof names / sizeof names[0] && names[op] ? names[op] : "none";
 }
 
-/* Of a part of an exact sum: what that is. Partner: sign_as_part(). */
-static void read_part(unsigned *type, unsigned *op)
+/* Of a part of an exact sum: what that is. Partner: sign_as_exact(). */
+static void read_exact(unsigned *type, unsigned *op)
 {
     const unsigned which = *type >> 1;
     *type = *type & 1 ? SV_COLL_FLOAT64 : SV_COLL_FLOAT32;
@@ -33,14 +35,30 @@ static void read_part(unsigned *type, unsigned *op)
                                                : (unsigned)SV_COLL_SUM);
 }
 
+/* Of a call with another type or operation: what these are. Partner: sign_as_other(). */
+static void read_other(unsigned call, unsigned *type, unsigned *op)
+{
+    const unsigned number = *op << SV_COLL_SIGNED_TYPE_BITS | *type;
+    *type = number;
+    *op = 0;
+    if (call != SV_COLL_ALL_REDUCE && call != SV_COLL_REDUCE_SCATTER && call != SV_COLL_REDUCE)
+        return;
+    sv_coll_pairing_read(number, type, op);
+    *op |= SV_COLL_SIGNED_FOLD;
+}
+
 void sv_coll_signature_text(uint64_t signature, uint32_t sequence, char *text, size_t bytes)
 {
     unsigned call = signature >> 40 & 15, communicator = (unsigned)(signature >> 60);
     uint64_t count = signature >> 6 & 0x3ffffffff;
-    const char *name = call == SV_COLL_PAIR ? "a message" : sv_coll_call_name(call);
     unsigned kind = signature >> 44 & 15, op = signature >> 48 & 7, root = signature >> 51 & 15;
-    if (op == SV_COLL_SIGNED_PART)
-        read_part(&kind, &op);
+    if (call > SV_COLL_CALL_OTHER) {
+        call -= SV_COLL_CALL_OTHER;
+        read_other(call, &kind, &op);
+    } else if (op == SV_COLL_SIGNED_PART) {
+        read_exact(&kind, &op);
+    }
+    const char *name = call == SV_COLL_PAIR ? "a message" : sv_coll_call_name(call);
     const char *type = selvage_type_name((selvage_type_t)kind);
     /* The signature has the lower 6 bits of its sequence: it is the nearest one to that of the call. */
     uint32_t ahead = ((uint32_t)signature - sequence) & 0x3f, whole = sequence + ahead - (ahead > 31 ? 64 : 0);

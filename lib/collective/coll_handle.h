@@ -112,7 +112,7 @@ typedef struct sv_coll_arena {
     char broken_text[SV_DETAIL_BYTES]; /* what the engine said of it; there once has_broken_text is */
     bool has_broken_text;
     struct sv_coll_staging *staging; /* for what goes between nodes, or NULL; coll_nodes.h */
-    struct sv_coll_exact *exact; /* where exact sums are made, or NULL: no communicator has wanted any; coll_exact.c */
+    struct sv_coll_room *room; /* for what is between the steps of composed calls; NULL for one rank; coll_composed.c */
 } sv_coll_arena_t;
 
 struct selvage_window {
@@ -134,13 +134,16 @@ typedef struct sv_coll_operation {
     uint64_t scalar;           /* bits of the element, or its address */
 } sv_coll_operation_t;
 
-/* A call of the user's, of which others are parts: what ranks compare in place of these. type 0: there is none. */
+/* A call of the user's that others stand for: what ranks compare in place of these. type 0: there is none. */
 typedef struct sv_coll_whole {
     uint8_t call, type;
-    uint8_t op;                /* SV_COLL_SUM or what stands for it in signatures (coll_parts.h) */
+    uint8_t op;                /* SV_COLL_SIGNED_EXACT or SV_COLL_SIGNED_FOLD and what it is (coll_parts.h); 0: none */
     int root;
     uint64_t count;
 } sv_coll_whole_t;
+
+/* What is made of other calls: by coll_exact.c, by coll_fold.c. */
+enum { SV_COLL_EXACT_SUM = 1, SV_COLL_FOLD };
 
 /* One call as the user made it, checked; or a part of one. */
 typedef struct sv_coll_call {
@@ -148,7 +151,7 @@ typedef struct sv_coll_call {
     int root;                  /* or peer; -1: none */
     bool is_send;              /* of a PAIR */
     bool captured;             /* its stream is captured: its launches are replayed, and not counted here */
-    bool exact;                /* a sum that coll_exact.c makes of other calls */
+    uint8_t composed;          /* of other calls: SV_COLL_EXACT_SUM, SV_COLL_FOLD; 0: it is not */
     sv_coll_whole_t whole;
     const void *send;          /* device addresses */
     void *recv;
@@ -220,6 +223,7 @@ struct selvage_coll {
     selvage_status_t group_status;
     sv_coll_call_t *group;     /* calls of the open group; allocated with the handle: SV_COLL_GROUP_CALLS */
     unsigned ngroup;
+    bool group_composed;       /* one of them is made of other calls */
 };
 
 /* coll_layout.c: the layout that fits into bytes: as many channels as wanted, if slots stay large enough. Pure. */

@@ -47,8 +47,7 @@ static selvage_status_t report_call_mismatch(const selvage_coll_t *coll, int ran
 static void describe_call(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t value[SV_GATHER_VALUES])
 {
     const sv_coll_whole_t *whole = &call->whole;
-    const unsigned op =
-        whole->type ? (unsigned)(SV_COLL_SIGNED_EXACT | whole->op) : sv_coll_signed_operation(call);
+    const unsigned op = whole->type ? whole->op : sv_coll_signed_operation(call);
     value[ITEM_WHAT] = (uint64_t)op << 16 | (uint64_t)(whole->type ? whole->type : call->type) << 8 |
                        (whole->type ? whole->call : call->call);
     value[ITEM_COUNT] = whole->type ? whole->count : call->count;

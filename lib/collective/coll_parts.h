@@ -3,7 +3,8 @@
  * Between the files that turn calls into launches:
  *
  *   coll_call.c --> coll_buffers.c, coll_operation.c      what is wrong with a call; what its operation means
- *       |  ^----> coll_exact.c                            an exact sum as kernels and calls of integers
+ *       |  ^----> coll_composed.c --> coll_exact.c        an exact sum as kernels and calls of integers
+ *       |  |                    `---> coll_fold.c         a reduction as calls that move data, and a kernel
  *       |
  *   coll_launch.c --> coll_work.c, coll_pairs.c           the pieces of work of a call, of sends and receives
  *       |-----------> coll_fifo.c                         where more than a few of them travel
@@ -19,6 +20,23 @@ enum { SV_COLL_SIGNED_AVERAGE = 5, SV_COLL_SIGNED_PREMUL = 6 };
 /* A part of an exact sum: between nodes a flag of the above. In the three bits on a node it stands alone, and the type
    is whether that is float64, and above this bit which of the three sums it is. */
 enum { SV_COLL_SIGNED_PART = 7, SV_COLL_SIGNED_EXACT = 8 };
+/* A call with a type or an operation that other kernels do not know: between nodes this flag and the public number of
+   the operation, or nothing. On a node the call has a bit of its own, and those of type and operation are one number:
+   that of sv_coll_pairing(), or the type if data are only moved. */
+enum { SV_COLL_SIGNED_FOLD = 16, SV_COLL_CALL_OTHER = 8, SV_COLL_SIGNED_TYPE_BITS = 4 };
+
+_Static_assert((int)SV_COLL_ALL_TO_ALL < (int)SV_COLL_CALL_OTHER && (int)SV_COLL_BARRIER == (int)SV_COLL_CALL_OTHER,
+               "calls with that bit are told from all others");
+
+enum { SV_COLL_ROOM_UNIT = 256 };
+
+/* Device memory for what is between the steps of composed calls; coll_composed.c. */
+typedef struct sv_coll_room {
+    uint8_t *memory;
+    uint64_t bytes;            /* of which SV_COLL_ROOM_UNIT are spare, for alignment within */
+    sv_event_t *used;          /* after the last call that used it and was not captured */
+    sv_event_t *joined;        /* of a group: what was on another stream */
+} sv_coll_room_t;
 
 /* The operation of a reduction as signatures name it. */
 static inline unsigned sv_coll_signed_operation(const sv_coll_call_t *call)
@@ -28,14 +46,32 @@ static inline unsigned sv_coll_signed_operation(const sv_coll_call_t *call)
     return call->flags & SV_COLL_PREMUL ? (unsigned)SV_COLL_SIGNED_PREMUL : call->op;
 }
 
-/* coll_call.c: enqueues calls, one or a group, that are no exact sums. */
+/* coll_call.c: enqueues calls, one or a group, that are not composed. */
 selvage_status_t sv_coll_enqueue(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls);
+
+/* coll_composed.c: enqueues a composed call; or a group in which there is at least one, whose array it changes. */
+selvage_status_t sv_coll_composed_enqueue(selvage_coll_t *coll, const sv_coll_call_t *call);
+selvage_status_t sv_coll_composed_group(selvage_coll_t *coll, sv_coll_call_t *calls, unsigned ncalls);
+/* A call that is a part of that one, without root and operation. */
+sv_coll_call_t sv_coll_part_of(const sv_coll_call_t *whole, unsigned call, unsigned type, const void *send, void *recv,
+                               uint64_t count);
 
 /* coll_exact.c: whether a call that was checked is a sum that is to be exact. */
 bool sv_coll_wants_exact(const selvage_coll_t *coll, const sv_coll_call_t *call);
-/* Enqueues that sum; or a group in which there is at least one, whose array it changes. */
+/* The steps of it. */
 selvage_status_t sv_coll_exact_enqueue(selvage_coll_t *coll, const sv_coll_call_t *call);
-selvage_status_t sv_coll_exact_group(selvage_coll_t *coll, sv_coll_call_t *calls, unsigned ncalls);
+
+/* coll_fold.c: the steps of a reduction by sv_fold. */
+selvage_status_t sv_coll_fold_enqueue(selvage_coll_t *coll, const sv_coll_call_t *call);
+
+/* coll_type.c: what an address of the type is a multiple of. */
+size_t sv_coll_type_align(selvage_type_t type);
+/* The type by whose elements one of this type moves, and how many they are; itself where kernels know it. */
+selvage_type_t sv_coll_moved_type(selvage_type_t type, unsigned *count_out);
+/* A number below 128 for each pair of a type and an operation in which one is not known to the kernels of collectives;
+   -1: these do not go together, or both are known. And the pair of a number; none: 0 and 0. */
+int sv_coll_pairing(unsigned type, unsigned op);
+void sv_coll_pairing_read(unsigned number, unsigned *type_out, unsigned *op_out);
 
 /* coll_buffers.c: counts, alignment and overlap of a call whose type and root are right; fills in device addresses. */
 selvage_status_t sv_coll_check_buffers(selvage_coll_t *coll, sv_coll_call_t *call);
@@ -44,8 +80,10 @@ void sv_coll_extents(const selvage_coll_t *coll, const sv_coll_call_t *call, uin
                      uint64_t *recv_bytes);
 
 /* coll_operation.c: replaces what the user calls an operation (call->op) by what the kernel does: operation, flags,
-   scalar. */
+   scalar; or says that it is to be composed. A complex sum becomes one of twice as many numbers. */
 selvage_status_t sv_coll_resolve_operation(const selvage_coll_t *coll, sv_coll_call_t *call);
+/* Of a checked call that only moves data: replaces a type that kernels do not know. */
+void sv_coll_resolve_type(sv_coll_call_t *call);
 selvage_status_t sv_coll_operation_create(selvage_coll_t *coll, const void *scalar, selvage_type_t type,
                                           selvage_scalar_t where, selvage_op_t *op_out);
 selvage_status_t sv_coll_operation_destroy(selvage_coll_t *coll, selvage_op_t op);

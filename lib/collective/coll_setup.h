@@ -66,14 +66,15 @@ void sv_coll_withdraw_windows(sv_coll_arena_t *arena, const selvage_coll_t *coll
    one status for these; nothing to do where there is one already. */
 selvage_status_t sv_coll_window_own(selvage_coll_t *coll, void *ptr, size_t bytes);
 
-/* coll_exact.c: where exact sums of so many ranks are made, if that is not there yet. Local. Partner:
-   sv_coll_exact_free(), with no call under way; unmapped: no peer has the memory mapped any more. */
-selvage_status_t sv_coll_exact_make(sv_coll_arena_t *arena, int ranks);
-void sv_coll_exact_free(sv_coll_arena_t *arena, bool unmapped);
-/* Lets direct algorithms reach that memory. Collective over the ranks of this node, with one status for these. */
-selvage_status_t sv_coll_exact_map(selvage_coll_t *coll);
+/* coll_composed.c: the room of composed calls of so many ranks, if it is not there yet; exact: large enough for exact
+   sums to be fast. Local. Partner: sv_coll_room_free(), with no call under way; unmapped: no peer has it mapped any
+   more. */
+selvage_status_t sv_coll_room_make(sv_coll_arena_t *arena, int ranks, bool exact);
+void sv_coll_room_free(sv_coll_arena_t *arena, bool unmapped);
+/* Lets direct algorithms reach it. Collective over the ranks of this node, with one status for these. */
+selvage_status_t sv_coll_room_map(selvage_coll_t *coll);
 /* Whether no stream uses it any more, for so long at most. */
-bool sv_coll_exact_drain(sv_coll_arena_t *arena, double timeout_s);
+bool sv_coll_room_drain(sv_coll_arena_t *arena, double timeout_s);
 
 static inline bool sv_coll_is_soft(const sv_device_t *dev)
 {

@@ -34,13 +34,33 @@ static uint8_t digest_flag(const selvage_coll_t *coll)
     return coll->facts.config->coll_checksum ? SV_COLL_DIGEST : 0;
 }
 
-/* A part of an exact sum is signed as that whole sum: ranks that call other sums are told so. */
-static void sign_as_part(const sv_coll_whole_t *whole, sv_coll_work_t *work)
+/* Which exact sum it is. Partner: read_exact(). */
+static void sign_as_exact(const sv_coll_whole_t *whole, sv_coll_work_t *work)
 {
-    const unsigned which = whole->op == SV_COLL_SIGNED_AVERAGE ? 1 : whole->op == SV_COLL_SIGNED_PREMUL ? 2 : 0;
+    const unsigned op = whole->op & ~(unsigned)SV_COLL_SIGNED_EXACT;
+    const unsigned which = op == SV_COLL_SIGNED_AVERAGE ? 1 : op == SV_COLL_SIGNED_PREMUL ? 2 : 0;
     work->call = whole->call;
     work->type = (uint8_t)(which << 1 | (whole->type == SV_COLL_FLOAT64));
     work->op = SV_COLL_SIGNED_PART;
+}
+
+/* Type and operation as one number. Partner: read_other(). */
+static void sign_as_other(const sv_coll_whole_t *whole, sv_coll_work_t *work)
+{
+    const unsigned op = whole->op & ~(unsigned)SV_COLL_SIGNED_FOLD;
+    const unsigned number = whole->op ? (unsigned)sv_coll_pairing(whole->type, op) : whole->type;
+    work->call = whole->call | SV_COLL_CALL_OTHER;
+    work->type = number & ((1U << SV_COLL_SIGNED_TYPE_BITS) - 1);
+    work->op = (uint8_t)(number >> SV_COLL_SIGNED_TYPE_BITS);
+}
+
+/* A call that stands for another one is signed as that: ranks that call something else are told so. */
+static void sign_as_whole(const sv_coll_whole_t *whole, sv_coll_work_t *work)
+{
+    if (whole->op & SV_COLL_SIGNED_EXACT && !(whole->op & SV_COLL_SIGNED_FOLD))
+        sign_as_exact(whole, work);
+    else
+        sign_as_other(whole, work);
     work->root = whole->root < 0 ? 0 : (uint8_t)whole->root;
     work->count = whole->count;
 }
@@ -87,7 +107,7 @@ void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_c
     sv_coll_work_t as_signed = *work_out;
     as_signed.op = (uint8_t)sv_coll_signed_operation(call);
     if (call->whole.type)
-        sign_as_part(&call->whole, &as_signed);
+        sign_as_whole(&call->whole, &as_signed);
     work_out->signature = sv_coll_signature(&as_signed, work_out->communicator);
     log_choice(work_out, &choice);
 }

@@ -13,49 +13,10 @@
 #include "interpose/drop_fastcoll.h"
 #include "interpose/drop_agree.h"
 #include "interpose/drop_collcomm.h"
+#include "interpose/drop_number.h"
 #include "interpose/drop_scratch.h"
 
-#include <limits.h>
 #include <selvage/collective.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* --- what maps ---------------------------------------------------------------------------------------------------- */
-
-/* An element as Selvage sees it: one number of a type, or two that are added up each by itself. */
-typedef struct like {
-    selvage_type_t type;
-    size_t parts;
-} like_t;
-
-/* MPI_CHAR is no number to the standard, and a char to both MPIs. */
-static like_t like_of(MPI_Datatype type)
-{
-    const struct { MPI_Datatype mpi; selvage_type_t own; size_t parts; } known[] = {
-        {MPI_DOUBLE, SELVAGE_FLOAT64, 1}, {MPI_FLOAT, SELVAGE_FLOAT32, 1}, {MPI_INT, SELVAGE_INT32, 1},
-        {MPI_DOUBLE_PRECISION, SELVAGE_FLOAT64, 1}, {MPI_REAL, SELVAGE_FLOAT32, 1}, {MPI_INTEGER, SELVAGE_INT32, 1},
-        {MPI_REAL8, SELVAGE_FLOAT64, 1}, {MPI_REAL4, SELVAGE_FLOAT32, 1}, {MPI_INTEGER4, SELVAGE_INT32, 1},
-        {MPI_INTEGER8, SELVAGE_INT64, 1}, {MPI_INTEGER1, SELVAGE_INT8, 1}, {MPI_AINT, SELVAGE_INT64, 1},
-        {MPI_OFFSET, SELVAGE_INT64, 1}, {MPI_COUNT, SELVAGE_INT64, 1}, {MPI_INT32_T, SELVAGE_INT32, 1},
-        {MPI_UINT32_T, SELVAGE_UINT32, 1}, {MPI_INT64_T, SELVAGE_INT64, 1}, {MPI_UINT64_T, SELVAGE_UINT64, 1},
-        {MPI_UNSIGNED, SELVAGE_UINT32, 1}, {MPI_LONG_LONG, SELVAGE_INT64, 1},
-        {MPI_UNSIGNED_LONG_LONG, SELVAGE_UINT64, 1}, {MPI_LONG, sizeof(long) == 8 ? SELVAGE_INT64 : SELVAGE_INT32, 1},
-        {MPI_UNSIGNED_LONG, sizeof(long) == 8 ? SELVAGE_UINT64 : SELVAGE_UINT32, 1}, {MPI_INT8_T, SELVAGE_INT8, 1},
-        {MPI_UINT8_T, SELVAGE_UINT8, 1}, {MPI_SIGNED_CHAR, SELVAGE_INT8, 1}, {MPI_UNSIGNED_CHAR, SELVAGE_UINT8, 1},
-        {MPI_CHAR, CHAR_MIN < 0 ? SELVAGE_INT8 : SELVAGE_UINT8, 1}, {MPI_C_DOUBLE_COMPLEX, SELVAGE_FLOAT64, 2},
-        {MPI_C_FLOAT_COMPLEX, SELVAGE_FLOAT32, 2}, {MPI_DOUBLE_COMPLEX, SELVAGE_FLOAT64, 2},
-        {MPI_COMPLEX, SELVAGE_FLOAT32, 2}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (known[i].mpi == type)
-            return (like_t){known[i].own, known[i].parts};
-    return (like_t){SELVAGE_TYPE_DEFAULT, 1};
-}
-
-static selvage_op_t op_of(MPI_Op op)
-{
-    return op == MPI_SUM ? SELVAGE_OP_SUM : op == MPI_PROD ? SELVAGE_OP_PROD : op == MPI_MIN ? SELVAGE_OP_MIN
-           : op == MPI_MAX ? SELVAGE_OP_MAX : SELVAGE_OP_DEFAULT;
-}
 
 /* Bytes of so many elements without gaps; 0 if they have some. */
 static size_t dense_bytes_of(MPI_Count count, MPI_Datatype type)
@@ -64,14 +25,10 @@ static size_t dense_bytes_of(MPI_Count count, MPI_Datatype type)
     return count > 0 && sv_drop_type(type, &info) && info.dense ? (size_t)count * (size_t)info.bytes : 0;
 }
 
-/* Elements of these types in Fortran may have other lengths, by the compiler's flags. */
-static bool can_reduce(int64_t count, MPI_Datatype type, MPI_Op op)
+/* Of the elements of a reduction; 0 if they do not map. */
+static size_t number_bytes(int64_t count, const sv_drop_number_t *number)
 {
-    const like_t like = like_of(type);
-    const selvage_op_t own = op_of(op);
-    return count > 0 && like.type != SELVAGE_TYPE_DEFAULT && own != SELVAGE_OP_DEFAULT &&
-           (like.parts == 1 || own == SELVAGE_OP_SUM) &&
-           dense_bytes_of(1, type) == like.parts * selvage_type_bytes(like.type);
+    return count > 0 && number->type != SELVAGE_TYPE_DEFAULT ? (size_t)count * number->bytes : 0;
 }
 
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
@@ -123,18 +80,17 @@ bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
                             MPI_Comm comm, int *code)
 {
     selvage_coll_t *coll;
-    const like_t like = like_of(type);
-    const size_t bytes = dense_bytes_of(count, type), align = selvage_type_bytes(like.type);
+    const sv_drop_number_t number = sv_drop_number(type, op);
+    const size_t bytes = number_bytes(count, &number);
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     if (!is_due(comm, count, type) || mpi_refuses_op(type, op) ||
-        !(coll = agree_on_call(comm, can_reduce(count, type, op) && sv_drop_is_fit(from, align) &&
-                                         sv_drop_is_fit(recvbuf, align) &&
+        !(coll = agree_on_call(comm, bytes > 0 && sv_drop_is_fit(from, number.align) &&
+                                         sv_drop_is_fit(recvbuf, number.align) &&
                                          sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes))))
         return false;
     return finish_fastcoll(
         coll, comm, "MPI_Allreduce", bytes,
-        selvage_coll_all_reduce(coll, from, recvbuf, (size_t)count * like.parts, like.type, op_of(op),
-                                sv_drop_coll_stream()),
+        selvage_coll_all_reduce(coll, from, recvbuf, (size_t)count, number.type, number.op, sv_drop_coll_stream()),
         code);
 }
 
@@ -142,20 +98,21 @@ bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, MPI_Count count, MP
                          MPI_Comm comm, int *code)
 {
     selvage_coll_t *coll;
-    const like_t like = like_of(type);
-    const size_t bytes = dense_bytes_of(count, type), align = selvage_type_bytes(like.type);
+    const sv_drop_number_t number = sv_drop_number(type, op);
+    const size_t bytes = number_bytes(count, &number);
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     if (!is_due(comm, count, type) || !sv_drop_has_rank(comm, root) || mpi_refuses_op(type, op))
         return false;
     const bool is_root = sv_drop_rank(comm) == root;
     if (!(coll = agree_on_call(
               comm,
-              (is_root || sendbuf != MPI_IN_PLACE) && can_reduce(count, type, op) && sv_drop_is_fit(from, align) &&
-                  (!is_root || (sv_drop_is_fit(recvbuf, align) && sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes))))))
+              (is_root || sendbuf != MPI_IN_PLACE) && bytes > 0 && sv_drop_is_fit(from, number.align) &&
+                  (!is_root ||
+                   (sv_drop_is_fit(recvbuf, number.align) && sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes))))))
         return false;
     return finish_fastcoll(coll, comm, "MPI_Reduce", bytes,
-                           selvage_coll_reduce(coll, from, is_root ? recvbuf : NULL, (size_t)count * like.parts,
-                                               like.type, op_of(op), root, sv_drop_coll_stream()),
+                           selvage_coll_reduce(coll, from, is_root ? recvbuf : NULL, (size_t)count, number.type,
+                                               number.op, root, sv_drop_coll_stream()),
                            code);
 }
 
@@ -258,42 +215,52 @@ typedef struct scatter {
 
 /* Blocks of several lengths are a reduction to each rank, in one launch. */
 static selvage_status_t scatter_unequal(selvage_coll_t *coll, const scatter_t *x, const void *from, void *to,
-                                        like_t like)
+                                        const sv_drop_number_t *number)
 {
     const char *block = from;
     const int rank = selvage_coll_rank(coll);
     selvage_status_t status = selvage_coll_group_begin(coll);
     for (int i = 0; i < x->n && status == SELVAGE_SUCCESS; i++) {
-        const size_t elements = (size_t)count_at(&x->counts, i) * like.parts;
+        const size_t elements = (size_t)count_at(&x->counts, i);
         if (elements > 0)
-            status = selvage_coll_reduce(coll, block, i == rank ? to : NULL, elements, like.type, op_of(x->op), i,
+            status = selvage_coll_reduce(coll, block, i == rank ? to : NULL, elements, number->type, number->op, i,
                                          sv_drop_coll_stream());
-        block += elements * selvage_type_bytes(like.type);
+        block += elements * number->bytes;
     }
     const selvage_status_t ended = selvage_coll_group_end(coll);
     return status == SELVAGE_SUCCESS ? ended : status;
 }
 
+static selvage_status_t enqueue_scatter(selvage_coll_t *coll, const scatter_t *x, const void *from, void *to,
+                                        const sv_drop_number_t *number)
+{
+    if (!x->equal)
+        return scatter_unequal(coll, x, from, to, number);
+    return selvage_coll_reduce_scatter(coll, from, to, (size_t)count_at(&x->counts, 0), number->type, number->op,
+                                       sv_drop_coll_stream());
+}
+
 static bool make_reduce_scatter(const scatter_t *x, int *code)
 {
     enum { UNEQUAL_RANKS_MAX = 16 };
-    const like_t like = like_of(x->type);
-    const size_t align = selvage_type_bytes(like.type), element = dense_bytes_of(1, x->type);
-    const size_t own = element * (size_t)count_at(&x->counts, sv_drop_rank(x->comm)), all = element * (size_t)x->all;
+    const sv_drop_number_t number = sv_drop_number(x->type, x->op);
+    const size_t own = number_bytes(count_at(&x->counts, sv_drop_rank(x->comm)), &number);
+    const size_t all = number_bytes(x->all, &number);
     const bool in_place = x->sendbuf == MPI_IN_PLACE;
-    const bool fits = can_reduce(x->all, x->type, x->op) && (x->equal || x->n <= UNEQUAL_RANKS_MAX);
+    const bool fits = all > 0 && (x->equal || x->n <= UNEQUAL_RANKS_MAX);
     /* In place the block is made elsewhere, as the other ranks may still read what is in its place. */
-    void *place = fits ? take_scratch_for(x->sendbuf, x->recvbuf, align, own) : NULL;
+    void *place = fits ? take_scratch_for(x->sendbuf, x->recvbuf, number.align, own) : NULL;
     void *to = in_place ? place : x->recvbuf;
     const void *from = in_place ? x->recvbuf : x->sendbuf;
-    selvage_coll_t *coll = agree_on_call(x->comm, fits && sv_drop_is_fit(from, align) &&
-                                                      (own == 0 || sv_drop_is_fit(to, align)) &&
+    selvage_coll_t *coll = agree_on_call(x->comm, fits && sv_drop_is_fit(from, number.align) &&
+                                                      (own == 0 || sv_drop_is_fit(to, number.align)) &&
                                                       sv_drop_is_apart(from, all, to, own));
     if (coll) {
-        selvage_status_t status =
-            x->equal ? selvage_coll_reduce_scatter(coll, from, to, (size_t)count_at(&x->counts, 0) * like.parts,
-                                                   like.type, op_of(x->op), sv_drop_coll_stream())
-                     : scatter_unequal(coll, x, from, to, like);
+        selvage_status_t status = SELVAGE_SUCCESS;
+        if (in_place && own > 0 && number.has_gap) /* what is in the gaps comes back as it was */
+            status = copy_on_device(place, x->recvbuf, own);
+        if (status == SELVAGE_SUCCESS)
+            status = enqueue_scatter(coll, x, from, to, &number);
         if (status == SELVAGE_SUCCESS && in_place && own > 0)
             status = copy_on_device(x->recvbuf, place, own);
         finish_fastcoll(coll, x->comm, x->name, all, status, code);

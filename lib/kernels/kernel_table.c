@@ -56,6 +56,7 @@ const sv_kernel_t sv_kernel_replay_pieces = {
     .name = "sv_replay_pieces", .soft = sv_replay_pieces_soft, .early_start = true};
 const sv_kernel_t sv_kernel_await = {.name = "sv_await", .soft = sv_await_soft};
 const sv_kernel_t sv_kernel_flip = {.name = "sv_flip", .soft = sv_flip_soft, .is_brief = never_waits};
+const sv_kernel_t sv_kernel_fold = {.name = "sv_fold", .soft = sv_fold_soft, .is_brief = never_waits};
 const sv_kernel_t sv_kernel_exact_scale = {
     .name = "sv_exact_scale", .soft = sv_exact_scale_soft, .is_brief = never_waits};
 const sv_kernel_t sv_kernel_exact_split = {

@@ -51,6 +51,7 @@ extern const sv_kernel_t sv_kernel_exact_join;
 extern const sv_kernel_t sv_kernel_exact_pack;
 extern const sv_kernel_t sv_kernel_exact_add;
 extern const sv_kernel_t sv_kernel_exact_unpack;
+extern const sv_kernel_t sv_kernel_fold;   /* sv_fold_arg_t: combines what ranks gave, element by element */
 extern const sv_kernel_t sv_kernel_flip;   /* sv_flip_arg_t: damage one byte, for fault injection */
 
 /* Bodies for soft, one call per block; reached through the descriptors above. arg is aligned to 8 bytes. */
@@ -87,6 +88,7 @@ void sv_exact_join_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_exact_pack_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_exact_add_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_exact_unpack_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_fold_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_flip_soft(const void *arg, unsigned block, unsigned nblocks);
 
 /* How many blocks a pass over bytes bytes should have: up to dev->launch_blocks, and each with work for its lanes. */

@@ -14,8 +14,10 @@ Array = TypeVar("Array")
 
 _UINT8 = 2
 _TYPES = {"int8": 1, "uint8": _UINT8, "int32": 3, "uint32": 4, "int64": 5, "uint64": 6, "float16": 7, "bfloat16": 8,
-          "float32": 9, "float64": 10, "float8_e4m3fn": 11, "float8_e5m2": 12}
-_OPS = {"sum": 1, "prod": 2, "min": 3, "max": 4, "avg": 5}
+          "float32": 9, "float64": 10, "float8_e4m3fn": 11, "float8_e5m2": 12, "int16": 13, "uint16": 14, "complex64": 15,
+          "complex128": 16}
+_OPS = {"sum": 1, "prod": 2, "min": 3, "max": 4, "avg": 5, "band": 6, "bor": 7, "bxor": 8, "land": 9, "lor": 10,
+        "lxor": 11}
 
 
 def _number(found: View) -> int:
@@ -38,7 +40,8 @@ class Collectives:
     is made. What is returned is ``recv``. With arrays in device memory a call enqueues on ``stream`` and returns: later
     work on the stream sees the result, and check_collectives() says, when the stream has been synchronised, whether it
     may be believed. Arrays stay as long. With arrays in host memory, which the software device takes, a call blocks
-    until the result is there and verified. ``op`` is "sum", "prod", "min", "max" or "avg".
+    until the result is there and verified. ``op`` is "sum", "prod", "min", "max", "avg", or of integers "band", "bor",
+    "bxor", "land", "lor" or "lxor"; complex numbers have sums, products and averages.
     """
 
     _handle: int | None

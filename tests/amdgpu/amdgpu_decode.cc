@@ -161,6 +161,10 @@ bool parse_modifier(const char *text, amdgpu_inst_t *inst)
         return parse_bits(value, &inst->op_sel);
     if (is("op_sel_hi"))
         return parse_bits(value, &inst->op_sel_hi);
+    if (is("neg_lo"))
+        return parse_bits(value, &inst->neg_lo);
+    if (is("neg_hi"))
+        return parse_bits(value, &inst->neg_hi);
     if (is("dst_sel"))
         return parse_part(value, &inst->dst_part);
     if (is("dst_unused"))
@@ -245,6 +249,10 @@ bool parse_text(char *text, amdgpu_inst_t *inst)
             return false;
         inst->noperands++;
     }
+    const size_t length = strlen(mnemonic);
+    const bool has_two = length > 4 && strncmp(mnemonic, "v_pk_", 5) == 0 && strcmp(mnemonic + length - 4, "_f32") == 0;
+    if ((inst->neg_lo || inst->neg_hi) && !has_two) /* nobody else looks at them */
+        return false;
     classify_access(mnemonic, inst);
     inst->what = classify_what(mnemonic);
     return true;

@@ -53,6 +53,13 @@ void run_fmac_f64(amdgpu_wave &wave, const amdgpu_inst &inst)
     amdgpu_keep64(wave, inst.operand[0].index, a);
 }
 
+/* One of the two floats of a source. */
+float packed_source(uint64_t bits, unsigned source, unsigned upper, unsigned negated)
+{
+    const float value = amdgpu_float((uint32_t)(bits >> (upper >> source & 1 ? 32 : 0)));
+    return negated >> source & 1 ? -value : value;
+}
+
 /* Two floats in a pair of registers; op_sel and op_sel_hi say which half of a source each result takes. */
 template <class F> void packed(amdgpu_wave &wave, const amdgpu_inst &inst, F f)
 {
@@ -60,10 +67,10 @@ template <class F> void packed(amdgpu_wave &wave, const amdgpu_inst &inst, F f)
     amdgpu_fetch64(wave, inst.operand[1], a);
     amdgpu_fetch64(wave, inst.operand[2], b);
     for (unsigned l = 0; l < AMDGPU_LANES; l++) {
-        const float low = f(amdgpu_float((uint32_t)(a[l] >> (inst.op_sel & 1 ? 32 : 0))),
-                            amdgpu_float((uint32_t)(b[l] >> (inst.op_sel & 2 ? 32 : 0))));
-        const float high = f(amdgpu_float((uint32_t)(a[l] >> (inst.op_sel_hi & 1 ? 32 : 0))),
-                             amdgpu_float((uint32_t)(b[l] >> (inst.op_sel_hi & 2 ? 32 : 0))));
+        const float low = f(packed_source(a[l], 0, inst.op_sel, inst.neg_lo),
+                            packed_source(b[l], 1, inst.op_sel, inst.neg_lo));
+        const float high = f(packed_source(a[l], 0, inst.op_sel_hi, inst.neg_hi),
+                             packed_source(b[l], 1, inst.op_sel_hi, inst.neg_hi));
         a[l] = amdgpu_bits(low) | (uint64_t)amdgpu_bits(high) << 32;
     }
     amdgpu_keep64(wave, inst.operand[0].index, a);

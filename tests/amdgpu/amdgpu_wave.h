@@ -78,6 +78,7 @@ typedef struct amdgpu_inst {
     int32_t offset, offset1; /* offset0 is an offset, too */
     bool sc0, sc1, nt, clamp;
     uint8_t op_sel, op_sel_hi; /* a bit for each source */
+    uint8_t neg_lo, neg_hi;    /* the same: of two packed floats, the lower or upper one is negated */
     amdgpu_part_t dst_part;
     uint8_t counters;          /* of accesses to memory */
     bool gives, stores;        /* such an access has a result, in operand 0; it changes memory */

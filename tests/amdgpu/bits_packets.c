@@ -8,6 +8,7 @@
 #include "amdgpu/bits.h"
 #include "fixtures/check.h"
 #include "kernels/coll_exact.h"
+#include "kernels/coll_fold.h"
 #include "kernels/pack_plan.h"
 
 enum { LINE = 64, RUNS = 600, EDGE_SHIFT_MAX = 4 };
@@ -286,6 +287,47 @@ static void run_exact(void)
         bits_run(kernels[k], &arg, nblocks, nthreads, nblocks);
 }
 
+/* --- other reductions --------------------------------------------------------------------------------------------- */
+
+/* Some bytes are as they were made; others make zeros, equal elements, or infinities and NaNs. */
+static void spread_values(uint8_t *bytes, size_t count)
+{
+    static const uint8_t kept[] = {0xff, 0x00, 0x01, 0x00, 0x10};
+    for (size_t i = 0; i < count; i += 4) {
+        const uint8_t mask = kept[bits_draw(5)], top = bits_draw(9) ? 0 : 0x7f;
+        for (size_t e = i; e < i + 4 && e < count; e++)
+            bytes[e] = (uint8_t)((bytes[e] & mask) | (e == i + 3 ? top : top == 0 ? 0 : 0xf0));
+    }
+}
+
+/* Every type, with operations that it has and, as the host refuses those, some that it has not. */
+static void run_fold(void)
+{
+    static const uint8_t align[SV_FOLD_TYPES] = {1, 1, 1, 4, 4, 8, 8, 1, 1, 4, 8, 1, 1, 2, 2, 4, 8, 4, 8, 8, 4, 4, 4,
+                                                 8};
+    static const uint8_t bytes[SV_FOLD_TYPES] = {1, 1, 1, 4, 4, 8, 8, 1, 1, 4, 8, 1, 1, 2, 2, 8, 16, 8, 16, 16, 8, 8,
+                                                 8, 16};
+    const unsigned nthreads = draw_threads(), nblocks = 1 + (unsigned)bits_draw(3);
+    const unsigned type = 1 + (unsigned)bits_draw(SV_FOLD_TYPES - 1);
+    sv_fold_arg_t arg = {.count = 1 + bits_draw(300), .parts = 1 + (uint32_t)bits_draw(3),
+                         .blocks = 1 + (uint32_t)bits_draw(5), .divisor = bits_draw(3) ? 0 : 3, .type = (uint8_t)type};
+    const uint64_t size = arg.count * bytes[type];
+    const uint64_t pitch = bits_draw(2) ? (size + 15) / 16 * 16 : size + bits_draw(3) * align[type];
+    const unsigned shift = bits_draw(2) ? 0 : (unsigned)bits_draw(3) * align[type];
+    arg.op = (uint8_t)(type >= SV_FOLD_FLOAT32_INT32 ? SV_FOLD_MINLOC + bits_draw(2)
+                       : type == SV_FOLD_INT16 || type == SV_FOLD_UINT16
+                           ? (bits_draw(2) ? SV_COLL_SUM + bits_draw(4) : SV_FOLD_BAND + bits_draw(6))
+                           : SV_FOLD_BAND + bits_draw(6));
+    arg.block_stride = pitch;
+    arg.src_stride = pitch * arg.blocks;
+    arg.dst_stride = pitch;
+    uint8_t *source = bits_take(arg.src_stride * arg.parts, shift);
+    spread_values(source, arg.src_stride * arg.parts);
+    arg.src = (uintptr_t)source;
+    arg.dst = (uintptr_t)bits_take(pitch * arg.parts, bits_draw(2) ? shift : 0);
+    bits_run(&sv_kernel_fold, &arg, nblocks, nthreads, nblocks);
+}
+
 /* --- words -------------------------------------------------------------------------------------------------------- */
 
 static void run_sum(void)
@@ -335,6 +377,8 @@ void bits_packets(uint64_t first, uint64_t count)
         run_touch();
         run_sum();
         run_exact();
+        run_fold();
+        run_fold();
         if (seed % 8 == 0)
             run_words();
     }

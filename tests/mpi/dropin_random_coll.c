@@ -191,13 +191,17 @@ static void leave_out(call_t *c)
 
 void call_all(void)
 {
-    const MPI_Op known[] = {MPI_SUM, MPI_MAX, MPI_MIN, MPI_PROD, MPI_BXOR, MPI_LOR};
+    const MPI_Op known[] = {MPI_SUM, MPI_MAX, MPI_MIN, MPI_PROD, MPI_BXOR, MPI_LOR, MPI_BAND, MPI_LXOR};
     call_t c = {.which = draw_alike(CALLS, "call", 0)};
     c.element = draw_element(0);
     if (reduces(c.which) && c.element.bytes == 1)
         c.element = (element_t){MPI_SIGNED_CHAR, 1};
     const bool real = c.element.type == MPI_DOUBLE || c.element.type == MPI_FLOAT;
-    c.op = known[draw_alike(real ? 4 : 6, "operation", 0)];
+    c.op = known[draw_alike(real ? 4 : 8, "operation", 0)];
+    if (reduces(c.which) && draw_alike(6, "pairs", 0) == 0) {
+        c.element = (element_t){MPI_2INT, 8};
+        c.op = draw_alike(2, "operation", 1) ? MPI_MINLOC : MPI_MAXLOC;
+    }
     c.n = draw_count("elements", 0, ELEMENTS_MOST / (now.size + 1));
     c.root = (int)draw_alike((unsigned)now.size, "root", 0);
     c.in_place = draw_alike(4, "in place", 0) == 0 && c.which != BCAST && c.which < ALLTOALLV;

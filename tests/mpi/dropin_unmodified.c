@@ -22,6 +22,7 @@
  *   ledger    counts what the drop-in makes of MPI's objects, and what it frees
  *   pinned    counts how often memory is pinned for more and more messages at once
  *   sums      reduces elements of many types
+ *   numbers   reduces elements of every type by every operation
  *   unheard   makes calls on one rank that MPI refuses there, with much in them
  *   blocks    gathers and scatters blocks of many kinds; makes such calls that MPI refuses on one rank, or that fail
  *   ending    sends and receives in MPI_Finalize, as a library that ends there
@@ -433,6 +434,7 @@ int main(int argc, char **argv)
         {"pinned-memory-bounded", run_pinned},
         {"idle-memory-given-back", run_given_back},
         {"sums-of-each-type", run_sums},
+        {"reductions-of-each-type", run_numbers},
         {"sums-of-some-ranks", run_sums_among},
         {"sums-beside-writer", run_sums_beside_writer},
         {"sums-by-parts", run_sums_by_parts},

@@ -70,6 +70,9 @@ void run_listener(void);
 void run_pinned(void);
 void run_given_back(void);
 
+/* dropin_numbers.c */
+void run_numbers(void);
+
 /* dropin_sums.c */
 void run_sums(void);
 void run_sums_among(void);

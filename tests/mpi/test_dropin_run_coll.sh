@@ -14,8 +14,15 @@ ranks=3 summed=fast
 for mode in $modes; do
     program "$ranks" sums-of-each-type "^ +0 +all +MPI_Reduce_scatter +$summed +9 " \
         SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
-    [ "$summed" != fast ] || grep -Eq '^ +0 +all +MPI_Allreduce +fast +12 ' "$dir/out" ||
-        { cat "$dir/out"; echo "FAIL: not 12 sums by the route, $mode"; failed=1; }
+    [ "$summed" != fast ] || grep -Eq '^ +0 +all +MPI_Allreduce +fast +15 ' "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: not 15 sums by the route, $mode"; failed=1; }
+    program "$ranks" reductions-of-each-type '^calls: MPI_Allreduce [1-9][0-9]{2}$' \
+        SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
+    for call in Allreduce Reduce Reduce_scatter_block Reduce_scatter; do # of all there are
+        calls=$(sed -n "s/^calls: MPI_$call //p" "$dir/out")
+        [ "$summed" != fast ] || grep -Eq "^ +0 +all +MPI_$call +fast +$calls " "$dir/out" ||
+            { cat "$dir/out"; echo "FAIL: not $calls MPI_$call of each type by the route, $mode"; failed=1; }
+    done
     program "$ranks" sums-of-some-ranks ' 0 failed' \
         SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
     for call in Allreduce Reduce Reduce_scatter_block Reduce_scatter Allgather Alltoall Bcast; do

@@ -33,6 +33,28 @@ def test_allreduce(comm, op, dtype):
         assert comm.allreduce(send, send, op) is send and (send == made).all()
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64"])
+def test_bits(comm, dtype):
+    given = [numpy.arange(301).astype(dtype) * (rank + 1) % 7 for rank in range(comm.size)]
+    for op, combine in (("band", numpy.bitwise_and), ("bor", numpy.bitwise_or), ("bxor", numpy.bitwise_xor),
+                        ("land", numpy.logical_and), ("lor", numpy.logical_or), ("lxor", numpy.logical_xor)):
+        wanted = given[0]
+        for other in given[1:]:
+            wanted = combine(wanted, other)
+        got = comm.allreduce(given[comm.rank], op=op)
+        assert got.dtype == dtype and (got == wanted).all()
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex(comm, dtype):
+    send = (numpy.arange(77) % 5 + comm.rank - 1j).astype(dtype)
+    given = [(numpy.arange(77) % 5 + rank - 1j).astype(dtype) for rank in range(comm.size)]
+    assert (comm.allreduce(send) == sum(given)).all()
+    assert (comm.allreduce(send, op="prod") == numpy.prod(given, axis=0)).all()
+    with pytest.raises(selvage.ArgumentError, match="operation min is not one of complex"):
+        comm.allreduce(send, op="min")
+
+
 def test_average(comm):
     assert (comm.allreduce(numpy.full(9, comm.size * 2.0), op="avg") == comm.size * 2).all()
 

@@ -399,7 +399,7 @@ static void refuse_calls(local_rank_t *self, rank_state_t *s)
     CHECK_STATUS(selvage_coll_all_reduce(coll, NULL, b, 1, SELVAGE_FLOAT32, SELVAGE_OP_SUM, stream), refused);
     CHECK_STATUS(selvage_coll_all_reduce(coll, a, NULL, 1, SELVAGE_FLOAT32, SELVAGE_OP_SUM, stream), refused);
     CHECK_STATUS(selvage_coll_all_reduce(coll, a, b, 1, SELVAGE_TYPE_DEFAULT, SELVAGE_OP_SUM, stream), refused);
-    CHECK_STATUS(selvage_coll_all_reduce(coll, a, b, 1, (selvage_type_t)13, SELVAGE_OP_SUM, stream), refused);
+    CHECK_STATUS(selvage_coll_all_reduce(coll, a, b, 1, (selvage_type_t)24, SELVAGE_OP_SUM, stream), refused);
     CHECK_STATUS(selvage_coll_all_reduce(coll, a, b, 1, SELVAGE_FLOAT32, SELVAGE_OP_DEFAULT, stream), refused);
     CHECK_STATUS(selvage_coll_all_reduce(coll, a, b, 1, SELVAGE_FLOAT32, 6, stream), refused);
     CHECK_STATUS(selvage_coll_all_reduce(coll, a, b, 1, SELVAGE_FLOAT32, 16, stream), refused);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Exact sums that go wrong, with threads as ranks on one node and on two. One call of the device fails on one rank, at
- * each place in turn: that rank is told at once, and ever after; the others have their results, or an error within the
- * deadline. No result is wrong without one, and nothing is lost. Ranks that call something else than an exact sum are
- * told what each of them called.
+ * Exact sums that go wrong, and other calls that are composed, with threads as ranks on one node and on two. One call
+ * of the device fails on one rank, at each place in turn: that rank is told at once, and ever after; the others have
+ * their results, or an error within the deadline. No result is wrong without one, and nothing is lost. Ranks that call
+ * something else than an exact sum are told what each of them called.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +17,34 @@ enum { RANKS = 3, FAILS = 1, COUNT = 70001, NEVER = 1 << 30 };
 
 typedef struct sweep {
     int nth;
-    bool nodes;
+    bool nodes, folds;         /* no exact sum, but a reduction that sums' kernels do not know */
     _Atomic int hit, failed;   /* the fault was met; ranks that had an error */
 } sweep_t;
+
+/* Ranks are three: what differs of the words of 64 bits is 3 in the end. */
+static void fill_data(const sweep_t *sweep, int rank, double *data)
+{
+    int64_t *word = (int64_t *)(void *)data;
+    for (int i = 0; i < COUNT && sweep->folds; i++)
+        word[i] = 4 * (int64_t)i + rank;
+    for (int i = 0; i < COUNT && !sweep->folds; i++)
+        data[i] = (double)(i % 1000) + rank;
+}
+
+static long count_wrong_sums(const sweep_t *sweep, const double *data)
+{
+    const int64_t *word = (const int64_t *)(const void *)data;
+    long wrong = 0;
+    for (int i = 0; i < COUNT; i++)
+        wrong += sweep->folds ? word[i] != 4 * (int64_t)i + 3 : data[i] != 3.0 * (i % 1000) + 3;
+    return wrong;
+}
+
+static selvage_status_t add_up_data(const sweep_t *sweep, selvage_coll_t *coll, double *data, void *stream)
+{
+    return selvage_coll_all_reduce(coll, data, data, COUNT, sweep->folds ? SELVAGE_INT64 : SELVAGE_FLOAT64,
+                                   sweep->folds ? SELVAGE_OP_BXOR : SELVAGE_OP_SUM, stream);
+}
 
 static void run_call(local_rank_t *self)
 {
@@ -30,13 +55,11 @@ static void run_call(local_rank_t *self)
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_device_malloc(self->dev, COUNT * sizeof(double), &memory), SELVAGE_SUCCESS);
     double *data = memory;
-    for (int i = 0; i < COUNT; i++)
-        data[i] = (double)(i % 1000) + self->rank;
+    fill_data(sweep, self->rank, data);
     local_ranks_barrier(self);
     _Atomic int64_t *countdown = &self->comm->fault.call_countdown[SV_FAULT_CALL_DEVICE];
     atomic_store(countdown, self->rank == FAILS ? sweep->nth : NEVER);
-    selvage_status_t status =
-        selvage_coll_all_reduce(coll, data, data, COUNT, SELVAGE_FLOAT64, SELVAGE_OP_SUM, stream);
+    selvage_status_t status = add_up_data(sweep, coll, data, stream);
     const bool hit = self->rank == FAILS && atomic_exchange(countdown, NEVER) <= 0;
     if (hit)
         sweep->hit = 1;
@@ -46,17 +69,13 @@ static void run_call(local_rank_t *self)
         status = selvage_coll_error(coll);
     if (hit && !sweep->nodes)
         CHECK(status != SELVAGE_SUCCESS);
-    long wrong = 0;
-    for (int i = 0; i < COUNT; i++)
-        wrong += data[i] != 3.0 * (i % 1000) + 3;
     if (status == SELVAGE_SUCCESS)
-        CHECK_EQ(wrong, 0);
+        CHECK_EQ(count_wrong_sums(sweep, data), 0);
     else
         sweep->failed++;
     if (hit && status != SELVAGE_SUCCESS) { /* and it stays so */
         CHECK(selvage_coll_error(coll) != SELVAGE_SUCCESS);
-        CHECK(selvage_coll_all_reduce(coll, data, data, COUNT, SELVAGE_FLOAT64, SELVAGE_OP_SUM, stream) !=
-              SELVAGE_SUCCESS);
+        CHECK(add_up_data(sweep, coll, data, stream) != SELVAGE_SUCCESS);
     }
     local_ranks_barrier(self);
     selvage_coll_destroy(coll);
@@ -64,10 +83,10 @@ static void run_call(local_rank_t *self)
     selvage_stream_destroy(self->dev, stream);
 }
 
-static void run_sweep(bool nodes, const char *environment, int step)
+static void run_sweep(bool nodes, bool folds, const char *environment, int step)
 {
     int places = 0;
-    sweep_t sweep = {.nth = 1, .nodes = nodes, .hit = 1};
+    sweep_t sweep = {.nth = 1, .nodes = nodes, .folds = folds, .hit = 1};
     for (; sweep.hit && sweep.nth < 2000; sweep.nth += step) {
         const long failed = atomic_load(&check_failed_);
         sweep.hit = sweep.failed = 0;
@@ -80,7 +99,7 @@ static void run_sweep(bool nodes, const char *environment, int step)
         if (!sweep.hit)
             CHECK_EQ(sweep.failed, 0);
         if (atomic_load(&check_failed_) != failed)
-            fprintf(stderr, "-- call %d of the device, %s\n", sweep.nth, environment);
+            fprintf(stderr, "-- call %d of the device, %s, %s\n", sweep.nth, folds ? "fold" : "exact", environment);
     }
     CHECK(places * step > 8);
 }
@@ -148,7 +167,9 @@ int main(void)
         return CHECK_SKIP;
     }
     test_mismatches();
-    run_sweep(false, "SUM=exact TIMEOUT_S=1 FAULT=device=1000000", 1);
-    run_sweep(true, "SUM=exact TIMEOUT_S=1 FAULT=device=1000000", check_brief() ? 29 : 11);
+    run_sweep(false, false, "SUM=exact TIMEOUT_S=1 FAULT=device=1000000", 1);
+    run_sweep(true, false, "SUM=exact TIMEOUT_S=1 FAULT=device=1000000", check_brief() ? 29 : 11);
+    run_sweep(false, true, "TIMEOUT_S=1 FAULT=device=1000000", 1);
+    run_sweep(true, true, "TIMEOUT_S=1 FAULT=device=1000000", check_brief() ? 29 : 11);
     return check_report("test_coll_exact_errors");
 }

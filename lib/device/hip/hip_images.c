@@ -45,6 +45,7 @@ KERNEL_IMAGES(replay_pieces)
 KERNEL_IMAGES(runs)
 KERNEL_IMAGES(await)
 KERNEL_IMAGES(flip)
+KERNEL_IMAGES(fold)
 KERNEL_IMAGES(exact_scale)
 KERNEL_IMAGES(exact_split)
 KERNEL_IMAGES(exact_join)
@@ -83,6 +84,7 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(runs),
     KERNEL_ROWS(await),
     KERNEL_ROWS(flip),
+    KERNEL_ROWS(fold),
     KERNEL_ROWS(exact_scale),
     KERNEL_ROWS(exact_split),
     KERNEL_ROWS(exact_join),
