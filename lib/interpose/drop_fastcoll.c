@@ -261,8 +261,11 @@ static bool make_reduce_scatter(const scatter_t *x, int *code)
             status = copy_on_device(place, x->recvbuf, own);
         if (status == SELVAGE_SUCCESS)
             status = enqueue_scatter(coll, x, from, to, &number);
-        if (status == SELVAGE_SUCCESS && in_place && own > 0)
+        if (status == SELVAGE_SUCCESS && in_place && own > 0) { /* which waiting for the call alone would not wait for */
             status = copy_on_device(x->recvbuf, place, own);
+            if (status == SELVAGE_SUCCESS)
+                status = selvage_stream_synchronize(sv_drop_device(), sv_drop_coll_stream());
+        }
         finish_fastcoll(coll, x->comm, x->name, all, status, code);
     }
     sv_drop_scratch_give(place);
