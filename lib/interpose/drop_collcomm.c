@@ -18,7 +18,6 @@
 #include "interpose/drop_agree.h"
 #include "interpose/drop_route.h"
 #include "interpose/drop_scratch.h"
-#include "interpose/drop_tie.h"
 
 #include <selvage/comm.h>
 #include <stdlib.h>
@@ -126,7 +125,6 @@ bool sv_drop_collcomm_open(MPI_Comm comm, MPI_Comm agreeing, selvage_comm_t *wor
 void sv_drop_collcomm_close(void)
 {
     const int openings = sv_drop_agree_openings();
-    sv_drop_ties_end();
     sv_drop_agree_close();
     if (made.key != MPI_KEYVAL_INVALID)
         PMPI_Comm_free_keyval(&made.key);

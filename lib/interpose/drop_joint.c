@@ -33,7 +33,6 @@ typedef struct message {
 struct sv_drop_joint {
     sv_drop_joint_t *next; /* of those under way, or those that are free */
     sv_drop_op_t *op;      /* of the program's handle, with a user for this */
-    sv_drop_tie_t *tie;
     sv_drop_flow_t flow;
     int most, n, code;
     message_t message[];
@@ -155,7 +154,6 @@ static void end_joint(sv_drop_joint_t *joint)
     joint->op->fast.error = joint->code;
     joint->op->joint = NULL;
     sv_drop_op_release(joint->op);
-    sv_drop_tie_release(joint->tie);
     joint->next = joints.unused;
     joints.unused = joint;
     atomic_fetch_sub_explicit(&sv_drop_joints, 1, memory_order_relaxed);
@@ -186,11 +184,10 @@ void sv_drop_joints_look(void)
     joints.looks = false;
 }
 
-void sv_drop_joint_start(sv_drop_joint_t *joint, const char *name, int64_t bytes, sv_drop_tie_t *tie, MPI_Comm errors,
-                         MPI_Request *request)
+void sv_drop_joint_start(sv_drop_joint_t *joint, const char *name, int64_t bytes, MPI_Comm comm, MPI_Request *request)
 {
     const sv_drop_call_t call = {.name = name, .fast = true, .bytes = bytes, .begin_ns = sv_drop_trace_now()};
-    const sv_drop_fast_t fast = {.comm = errors};
+    const sv_drop_fast_t fast = {.comm = comm};
     int done;
     MPI_Request none = MPI_REQUEST_NULL;
     sv_drop_lock();
@@ -198,8 +195,6 @@ void sv_drop_joint_start(sv_drop_joint_t *joint, const char *name, int64_t bytes
     joint->op = sv_drop_op_find(*request); /* partner: end_joint() */
     joint->op->joint = joint;
     PMPI_Test(&none, &done, &joint->op->status); /* an empty one */
-    joint->tie = tie;
-    sv_drop_tie_hold(tie); /* partner: end_joint() */
     *(joints.last ? &joints.last->next : &joints.first) = joint;
     joints.last = joint;
     atomic_fetch_add_explicit(&sv_drop_joints, 1, memory_order_relaxed);

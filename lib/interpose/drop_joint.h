@@ -4,7 +4,6 @@
 #define SV_DROP_JOINT_H
 
 #include "interpose/drop.h"
-#include "interpose/drop_tie.h"
 
 typedef struct sv_drop_joint sv_drop_joint_t;
 
@@ -17,10 +16,8 @@ void sv_drop_joint_add_packed(sv_drop_joint_t *joint, MPI_Request request, int c
                               int count, MPI_Datatype type);
 /* A copy that has begun. */
 sv_drop_flow_t *sv_drop_joint_flow(sv_drop_joint_t *joint);
-/* The program's request, complete when all of that is. tie is held until then. errors: of the communicator whose error
-   handler hears of a failure. */
-void sv_drop_joint_start(sv_drop_joint_t *joint, const char *name, int64_t bytes, sv_drop_tie_t *tie, MPI_Comm errors,
-                         MPI_Request *request);
+/* The program's request, complete when all of that is. comm: whose error handler hears of a failure. */
+void sv_drop_joint_start(sv_drop_joint_t *joint, const char *name, int64_t bytes, MPI_Comm comm, MPI_Request *request);
 
 /* Looks at the messages of all. The caller has the lock, and is not at the requests of the engine. */
 extern _Atomic int sv_drop_joints;

@@ -5,8 +5,8 @@
  * has nothing to do with most of them. So all ranks must know by themselves what a call becomes:
  *
  *   - the ranks of its communicator have opened the route of collective calls together (drop_agree.c);
- *   - one that does not block has a communicator of the drop-in's (drop_tie.c), which all ranks have come by in the
- *     same place of their calls;
+ *   - for one that does not block, the communicator has a channel (drop_tie.c), which all ranks have come by in the
+ *     same place of its calls;
  *   - where all ranks know how long the blocks are, they are as long as messages of the route.
  *
  * Then it is messages on all ranks, whatever memory each of them gives: each message goes by the route, or is staged,
@@ -15,8 +15,9 @@
  *
  *   sv_drop_irecv of each block ... sv_drop_isend of each block ... one request for all (drop_joint.c)
  *
- * Messages between two ranks have the order of the calls. Within a call to neighbours of a grid, tags say which side a
- * block comes to; in all other calls it is the order of both lists, or there is one block for each pair.
+ * The messages are on the communicator of the drop-in's that has all ranks of the job. Those between two ranks have the
+ * order of the calls, of those that block or of those of a channel. Within a call to neighbours of a grid, tags say
+ * which side a block comes to; in all other calls it is the order of both lists, or there is one block for each pair.
  *
  * MPI's rules order the calls of a communicator. A call owns nothing when it returns: its request does.
  */
@@ -29,7 +30,8 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Beside the tags of drop_linear.c. Each side of a grid has one from GRID_TAG on. */
+/* Beside the tags of drop_linear.c, or in a channel. Each side of a grid has one from GRID_TAG on: MPI's grids have no
+   more than 32 dimensions here. */
 enum { LIST_TAG = 8, ALL_TAG, ROOT_TAG, GRID_TAG = 16 };
 
 /* A block of a side, and the rank that it comes from or goes to. */
@@ -44,7 +46,7 @@ typedef struct block {
 typedef struct plan {
     const sv_drop_pairs_t *call;
     sv_drop_tie_t *tie;
-    bool blocks, in_place;
+    bool blocks, in_place, crosses; /* crosses: what goes down in a grid comes from above */
     int nout, nin; /* blocks of each side */
     sv_drop_pairs_side_t out, in;
     int64_t out_extent, in_extent; /* of the type of a side that has one */
@@ -92,11 +94,12 @@ static void find_peer(const plan_t *plan, bool sends, int i, block_t *block)
     if (call->pattern == SV_DROP_NEIGHBORS) {
         block->peer = (sends ? tie->to : tie->from)[i];
         block->tag = LIST_TAG;
-        if (tie->grid && !(tie->short_ring && !sv_drop_tie_crosses(call->ring, plan->blocks)))
+        if (plan->crosses)
             block->tag = GRID_TAG + (sends ? i ^ 1 : i);
     } else if (call->pattern != SV_DROP_ALL && sends == (call->pattern == SV_DROP_TO_ROOT)) {
         block->peer = call->root;
     }
+    block->tag += plan->blocks ? 0 : tie->channel * SV_DROP_CHANNEL_TAGS;
 }
 
 /* --- what MPI refuses --------------------------------------------------------------------------------------------- */
@@ -109,7 +112,7 @@ static bool is_list_missing(const sv_drop_pairs_side_t *side, bool listed, bool 
 }
 
 /* Whether MPI refuses the blocks of a side, on this rank. */
-static bool is_side_refused(const sv_drop_pairs_side_t *side, int n)
+static bool is_pairs_side_refused(const sv_drop_pairs_side_t *side, int n)
 {
     MPI_Datatype good = MPI_DATATYPE_NULL;
     for (int i = 0; i < n; i++) {
@@ -160,12 +163,7 @@ static int64_t extent_of(const sv_drop_pairs_side_t *side, int n)
 
 static int rank_for(const plan_t *plan, int peer)
 {
-    return plan->blocks ? sv_drop_world_rank(plan->call->comm, peer) : peer;
-}
-
-static MPI_Comm comm_for(const plan_t *plan)
-{
-    return plan->blocks ? sv_drop_route.own : plan->tie->own;
+    return sv_drop_world_rank(plan->call->comm, peer);
 }
 
 /* Whether elements come up with their gaps, which may be other blocks of the call: those in device memory whose type
@@ -197,12 +195,12 @@ static void begin_recv_packed(const plan_t *plan, const block_t *block, sv_drop_
     if (!packed)
         sv_drop_fatal("no memory", plan->call->name);
     code = sv_drop_irecv(plan->call->name, packed, bytes, MPI_BYTE, rank_for(plan, block->peer), block->tag,
-                         comm_for(plan), &request);
+                         sv_drop_route.own, &request);
     sv_drop_joint_add_packed(joint, request, code, packed, bytes, block->at, (int)block->count, block->type);
 }
 
 /* A block without elements has no message. Its sender knows that, too. */
-static void begin_block(const plan_t *plan, const block_t *block, bool sends, sv_drop_joint_t *joint)
+static void begin_pair_block(const plan_t *plan, const block_t *block, bool sends, sv_drop_joint_t *joint)
 {
     MPI_Request request = MPI_REQUEST_NULL;
     sv_drop_narrow_t narrow = {0};
@@ -215,16 +213,16 @@ static void begin_block(const plan_t *plan, const block_t *block, bool sends, sv
     int code = sv_drop_narrow(block->count, block->type, &narrow);
     if (code == MPI_SUCCESS && sends)
         code = sv_drop_isend(plan->call->name, SV_DROP_ALONE, block->at, narrow.count, narrow.type,
-                             rank_for(plan, block->peer), block->tag, comm_for(plan), &request);
+                             rank_for(plan, block->peer), block->tag, sv_drop_route.own, &request);
     else if (code == MPI_SUCCESS)
         code = sv_drop_irecv(plan->call->name, block->at, narrow.count, narrow.type, rank_for(plan, block->peer),
-                             block->tag, comm_for(plan), &request);
+                             block->tag, sv_drop_route.own, &request);
     sv_drop_narrow_end(&narrow);
     sv_drop_joint_add(joint, request, code);
 }
 
 /* Copies what the rank has for itself in a call to all, on the device. False: it is to be a message. */
-static bool copy_own_block(const plan_t *plan, sv_drop_joint_t *joint)
+static bool copy_block_to_self(const plan_t *plan, sv_drop_joint_t *joint)
 {
     const int out_at = plan->nout > 1 ? plan->tie->me : 0, in_at = plan->nin > 1 ? plan->tie->me : 0;
     sv_drop_type_t out, in;
@@ -255,7 +253,7 @@ static bool has_own_block(const plan_t *plan)
 static void begin_blocks(const plan_t *plan, sv_drop_joint_t *joint)
 {
     const bool turns = plan->call->pattern == SV_DROP_ALL;
-    const bool own = has_own_block(plan), copied = own && copy_own_block(plan, joint);
+    const bool own = has_own_block(plan), copied = own && copy_block_to_self(plan, joint);
     for (int sends = 0; sends < 2; sends++) {
         const int n = sends ? plan->nout : plan->nin;
         for (int i = 0; i < n; i++) {
@@ -264,7 +262,7 @@ static void begin_blocks(const plan_t *plan, sv_drop_joint_t *joint)
                                   : find_block(&plan->in, at, plan->in_extent);
             find_peer(plan, sends, at, &block);
             if (!(copied && block.peer == plan->tie->me))
-                begin_block(plan, &block, sends, joint);
+                begin_pair_block(plan, &block, sends, joint);
         }
     }
 }
@@ -351,12 +349,13 @@ static bool has_device_memory(const plan_t *plan)
     return false;
 }
 
-/* What this rank gives of device memory, for the report. A block that all get counts once. */
-static void count_pairs(const plan_t *plan)
+/* Counts what this rank gives of device memory, for the report, and returns it, for the timeline. A block that all get
+   counts once. */
+static int64_t count_pairs(const plan_t *plan)
 {
     int64_t fast = 0, staged = 0;
-    if (!sv_drop_settings()->report)
-        return;
+    if (!sv_drop_settings()->report && !sv_drop_settings()->trace[0])
+        return 0;
     for (int i = 0; i < (plan->out.same && plan->nout > 1 ? 1 : plan->nout); i++) {
         const block_t block = find_block(&plan->out, i, plan->out_extent);
         MPI_Count bytes = 0;
@@ -369,15 +368,16 @@ static void count_pairs(const plan_t *plan)
         sv_drop_count_all(plan->call->name, "fast", fast);
     if (staged > 0)
         sv_drop_count_all(plan->call->name, "staged", staged);
+    return fast + staged;
 }
 
 /* Whether the call, which MPI does not refuse, becomes messages on all ranks. refused_out: it is an error of this rank
    that the drop-in has found. */
 static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, bool *refused_out)
 {
-    const bool listed = call->ring == SV_DROP_RING_V || call->ring == SV_DROP_RING_W, typed = call->ring == SV_DROP_RING_W;
+    const bool typed = call->ring == SV_DROP_RING_W, listed = typed || call->ring == SV_DROP_RING_V;
     *refused_out = false;
-    if (!sv_drop_agree_begin() || !sv_drop_reaches(call->comm))
+    if (!sv_drop_reaches(call->comm))
         return false;
     *plan = (plan_t){.call = call, .tie = sv_drop_tie_of(call->comm), .blocks = blocks, .out = call->out,
                      .in = call->in};
@@ -389,14 +389,16 @@ static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, b
         return false;
     if (plan->in_place && call->pattern == SV_DROP_ALL)
         send_from_place(plan);
-    if (!is_call_long(plan) || is_side_refused(&plan->in, plan->nin) || is_side_refused(&plan->out, plan->nout))
+    if (!is_call_long(plan) || is_pairs_side_refused(&plan->in, plan->nin) ||
+        is_pairs_side_refused(&plan->out, plan->nout))
         return false;
     plan->out_extent = extent_of(&plan->out, plan->nout);
     plan->in_extent = extent_of(&plan->in, plan->nin);
-    if (!blocks && plan->tie->own == MPI_COMM_NULL) {
+    if (!blocks && plan->tie->channel == 0) {
         plan->tie->needs = plan->tie->needs || has_device_memory(plan);
         return false;
     }
+    plan->crosses = plan->tie->grid && (!plan->tie->short_ring || sv_drop_tie_crosses(call->ring, blocks));
     *refused_out = is_side_mixed(call->name, &plan->out, plan->nout, plan->out_extent) ||
                    is_side_mixed(call->name, &plan->in, plan->nin, plan->in_extent);
     return true;
@@ -417,8 +419,8 @@ static bool begin_pairs(const sv_drop_pairs_t *call, bool blocks, MPI_Request *r
     sv_drop_joint_t *joint = sv_drop_joint_begin(plan.nout + plan.nin);
     begin_blocks(&plan, joint);
     sv_drop_flush(); /* short messages must not wait for the next call */
-    count_pairs(&plan);
-    sv_drop_joint_start(joint, call->name, 0, plan.tie, call->comm, request);
+    const int64_t bytes = count_pairs(&plan);
+    sv_drop_joint_start(joint, call->name, bytes, call->comm, request);
     return true;
 }
 

@@ -32,13 +32,4 @@ typedef struct sv_drop_pairs {
 bool sv_drop_make_pairs(const sv_drop_pairs_t *call, int *code);
 bool sv_drop_begin_pairs(const sv_drop_pairs_t *call, MPI_Request *request, int *code);
 
-/* The 1st, 2nd, 4th, ... call on a communicator that all ranks have entered, once the route is open: drop_tie.c. */
-void sv_drop_tie_meet(MPI_Comm comm);
-static inline int sv_drop_met(MPI_Comm comm, int64_t count, MPI_Datatype type, int code)
-{
-    if (__builtin_expect(sv_drop_fast_wanted, 0) && code == MPI_SUCCESS && count > 0 && sv_drop_type_has_bytes(type))
-        sv_drop_tie_meet(comm);
-    return code;
-}
-
 #endif

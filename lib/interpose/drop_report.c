@@ -7,7 +7,6 @@
  * Any thread counts, under the table's lock, which owns the rows. The report is collective.
  */
 #include "interpose/drop_route.h"
-#include "interpose/drop_tie.h"
 
 #include <selvage/stats.h>
 #include <stdio.h>
@@ -78,8 +77,8 @@ void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer,
                    double seconds)
 {
     MPI_Count bytes = 0;
-    if (!sv_drop_settings()->report || comm == sv_drop_route.own || sv_drop_tie_is_own(comm))
-        return; /* a message of a collective call, which is counted */
+    if (!sv_drop_settings()->report || comm == sv_drop_route.own) /* a message of a collective call, which is counted */
+        return;
     PMPI_Type_size_x(type, &bytes);
     count_bytes(call, route, reported_world_rank(comm, peer), bytes * count, seconds);
 }

@@ -1,35 +1,48 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the drop-in keeps of a communicator whose collective calls become messages (drop_pairs.c): who its neighbours
- * are, and a communicator of the drop-in's own of the same ranks, for calls that do not block.
+ * are, and a channel, which is a range of tags that no other communicator has on any of its ranks.
  *
  * Two ranks come to the calls that block, and that they share, in the same order, whichever communicators those are on.
- * So the messages of these have one communicator for all. Calls that do not block may be started in any order on two
- * communicators. So each needs one of its own. To make it, all ranks must be in the same place of the communicator's
- * calls. They are after a call that succeeds on no rank before all have entered it: MPI_Barrier, MPI_Allreduce and its
- * kin. The 1st, 2nd, 4th, ... of those, once the route is open, asks whether any rank has had a use for it:
+ * So the messages of these need no channel. Calls that do not block may be started in any order on two communicators,
+ * and a rank may have started some before the others have opened the route, which start theirs after that. So the ranks
+ * agree on a channel, and from which of the communicator's calls on it is used. There are two ways:
  *
- *   MPI_Ialltoall    staged, on all ranks     needs = true
- *   MPI_Allreduce    the ranks ask each other, and make it
- *   MPI_Ialltoall    as messages, on all ranks
+ *   - After a call that succeeds on no rank before all have entered it: MPI_Barrier, MPI_Allreduce and its kin. The
+ *     1st, 2nd, 4th, ... of those, with the route open, asks.
+ *   - After the 16th, 32nd, 64th, ... call that does not block, in passing, by a call that does not block either. The
+ *     answer holds after twice as many calls. A rank that then has none yet waits, if it can be a yes: for ranks that
+ *     have made 16 or more such calls less.
  *
- * A rank may have started a call that does not block before the others have opened the route, and they start theirs
- * after that. So the opening by itself decides nothing about such calls.
+ * It is a yes if all ranks have the route open, and any of them has had a use for the channel. Each rank proposes
+ * numbers that no other one does, and none of them twice. The greatest is the channel's, so that each is used once.
  *
- * A tie is an attribute of its communicator, and is freed after that and after the last call that uses it. MPI's rules
- * order the calls of a communicator. Users, and the list of ties, are guarded by the lock of requests.
+ * A call counts when MPI has taken it: what MPI refuses on one rank counts nowhere.
+ *
+ * A tie is an attribute of its communicator. MPI's rules order the calls of a communicator, and where a job has threads
+ * only MPI_COMM_WORLD is looked at. A question is in the list of those under way until it has an answer, also if its
+ * tie has gone.
  */
 #include "interpose/drop_tie.h"
 #include "interpose/drop_agree.h"
-#include "interpose/drop_pairs.h"
 #include "interpose/drop_route.h"
 
 #include <stdlib.h>
 
+enum { OPEN, UNUSED, NUMBER, VALUES }; /* the least of each is taken: the last is below zero */
+
+typedef struct sv_drop_ask {
+    struct sv_drop_ask *next;
+    bool needed; /* by a tie */
+    MPI_Request request;
+    int64_t mine[VALUES], least[VALUES];
+} ask_t;
+
 static struct {
     int key;
-    MPI_Comm self; /* to ask MPI what it does */
-    sv_drop_tie_t *first;
+    MPI_Comm self;    /* to ask MPI what it does */
+    int64_t proposed; /* how many numbers */
+    ask_t *asks;      /* under way */
 } ties = {.key = MPI_KEYVAL_INVALID, .self = MPI_COMM_NULL};
 
 static MPI_Comm own_self_of_ties(void)
@@ -41,7 +54,7 @@ static MPI_Comm own_self_of_ties(void)
 
 /* --- neighbours --------------------------------------------------------------------------------------------------- */
 
-static void make_lists(sv_drop_tie_t *tie, int nfrom, int nto)
+static void make_neighbor_lists(sv_drop_tie_t *tie, int nfrom, int nto)
 {
     tie->nfrom = nfrom;
     tie->nto = nto;
@@ -60,7 +73,7 @@ static bool find_grid_neighbors(MPI_Comm comm, sv_drop_tie_t *tie)
         PMPI_Cart_get(comm, n, dims, periods, coords) != MPI_SUCCESS)
         return false;
     tie->grid = true;
-    make_lists(tie, 2 * n, 2 * n);
+    make_neighbor_lists(tie, 2 * n, 2 * n);
     for (int i = 0; i < n; i++) {
         tie->short_ring = tie->short_ring || (periods[i] && dims[i] <= 2);
         PMPI_Cart_shift(comm, i, 1, &tie->from[2 * i], &tie->from[2 * i + 1]);
@@ -80,13 +93,13 @@ static bool find_neighbors(MPI_Comm comm, sv_drop_tie_t *tie)
     if (kind == MPI_GRAPH) {
         if (PMPI_Graph_neighbors_count(comm, tie->me, &n) != MPI_SUCCESS)
             return false;
-        make_lists(tie, n, n);
+        make_neighbor_lists(tie, n, n);
         return PMPI_Graph_neighbors(comm, tie->me, n, tie->from) == MPI_SUCCESS &&
                PMPI_Graph_neighbors(comm, tie->me, n, tie->to) == MPI_SUCCESS;
     }
     if (kind != MPI_DIST_GRAPH || PMPI_Dist_graph_neighbors_count(comm, &n, &nto, &weighted) != MPI_SUCCESS)
         return false;
-    make_lists(tie, n, nto);
+    make_neighbor_lists(tie, n, nto);
     int *weights = malloc(((size_t)n + (size_t)nto + 1) * sizeof *weights);
     if (!weights)
         sv_drop_fatal("no memory", "for a communicator's neighbours");
@@ -98,58 +111,45 @@ static bool find_neighbors(MPI_Comm comm, sv_drop_tie_t *tie)
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
-static void free_own(sv_drop_tie_t *tie)
+/* Frees the questions that have an answer by now, of which nobody needs it; or all of them. */
+static void reap_asks(bool all)
 {
-    if (tie->own != MPI_COMM_NULL)
-        PMPI_Comm_free(&tie->own); /* partner: make_own() */
-}
-
-static void unlist_tie(sv_drop_tie_t *tie)
-{
-    sv_drop_tie_t **at = &ties.first;
-    while (*at && *at != tie)
-        at = &(*at)->next;
-    if (*at)
-        *at = tie->next;
-}
-
-/* Makes it the last one. */
-static void list_tie(sv_drop_tie_t *tie)
-{
-    sv_drop_lock();
-    sv_drop_tie_t **last = &ties.first;
-    unlist_tie(tie);
-    while (*last)
-        last = &(*last)->next;
-    tie->next = NULL;
-    *last = tie;
-    sv_drop_unlock();
-}
-
-void sv_drop_tie_hold(sv_drop_tie_t *tie)
-{
-    sv_drop_lock();
-    tie->users++;
-    sv_drop_unlock();
-}
-
-void sv_drop_tie_release(sv_drop_tie_t *tie)
-{
-    sv_drop_lock();
-    if (--tie->users == 0) {
-        unlist_tie(tie);
-        free_own(tie);
-        free(tie->from);
-        free(tie);
+    for (ask_t **at = &ties.asks, *ask; (ask = *at);) {
+        int done = 0;
+        if ((ask->needed && !all) ||
+            (PMPI_Test(&ask->request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)) {
+            at = &ask->next;
+            continue;
+        }
+        *at = ask->next;
+        free(ask);
     }
-    sv_drop_unlock();
 }
 
-static int release_tie(MPI_Comm comm, int key, void *tie, void *extra)
+static void leave_ask(sv_drop_tie_t *tie)
 {
+    if (tie->ask)
+        tie->ask->needed = false;
+    tie->ask = NULL;
+}
+
+static int free_tie(MPI_Comm comm, int key, void *found, void *extra)
+{
+    sv_drop_tie_t *tie = found;
     (void)comm, (void)key, (void)extra;
-    sv_drop_tie_release(tie); /* partner: sv_drop_tie_of() */
+    leave_ask(tie);
+    free(tie->from);
+    free(tie); /* partner: sv_drop_tie_of() */
     return MPI_SUCCESS;
+}
+
+/* Whether all of its ranks are of this job. Those of others know nothing of it. */
+static bool is_of_job(MPI_Comm comm, int n)
+{
+    bool all = sv_drop_is_inside(comm);
+    for (int i = 0; i < n && all; i++)
+        all = sv_drop_world_rank(comm, i) != MPI_UNDEFINED;
+    return all;
 }
 
 sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm)
@@ -157,38 +157,30 @@ sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm)
     sv_drop_tie_t *tie = NULL;
     int has = 0;
     if (ties.key == MPI_KEYVAL_INVALID &&
-        PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, release_tie, &ties.key, NULL) != MPI_SUCCESS)
+        PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_tie, &ties.key, NULL) != MPI_SUCCESS)
         sv_drop_fatal("no attribute", "for a communicator");
     PMPI_Comm_get_attr(comm, ties.key, &tie, &has);
     if (has)
         return tie;
-    tie = calloc(1, sizeof *tie);
+    tie = malloc(sizeof *tie);
     if (!tie)
         sv_drop_fatal("no memory", "for a communicator");
-    *tie = (sv_drop_tie_t){.n = sv_drop_size(comm), .me = sv_drop_rank(comm), .own = MPI_COMM_NULL, .users = 1};
-    if (!find_neighbors(comm, tie))
+    *tie = (sv_drop_tie_t){.n = sv_drop_size(comm), .me = sv_drop_rank(comm)};
+    tie->over = tie->n < 2 || !is_of_job(comm, tie->n);
+    if (!sv_drop_is_inside(comm) || !find_neighbors(comm, tie))
         tie->nfrom = tie->nto = -1;
-    list_tie(tie);
     PMPI_Comm_set_attr(comm, ties.key, tie);
     return tie;
 }
 
-bool sv_drop_tie_is_own(MPI_Comm comm)
-{
-    bool found = false;
-    sv_drop_lock();
-    for (const sv_drop_tie_t *tie = ties.first; tie && !found; tie = tie->next)
-        found = tie->own != MPI_COMM_NULL && tie->own == comm;
-    sv_drop_unlock();
-    return found;
-}
-
-/* All ranks free those that the program has not freed, in the order in which they have made them. */
+/* All ranks have come to the end of their calls, so that what they have asked has an answer soon. */
 void sv_drop_ties_end(void)
 {
-    for (sv_drop_tie_t *tie = ties.first; tie; tie = tie->next) {
-        free_own(tie);
-        tie->over = true;
+    enum { TURNS = 1000 };
+    unsigned turns = 0;
+    for (int i = 0; i < TURNS && ties.asks; i++) {
+        reap_asks(true);
+        sv_drop_turn(&turns);
     }
     if (ties.key != MPI_KEYVAL_INVALID)
         PMPI_Comm_free_keyval(&ties.key); /* the attributes stay until their communicators go */
@@ -196,43 +188,82 @@ void sv_drop_ties_end(void)
         PMPI_Comm_free(&ties.self);
 }
 
-/* --- a communicator of the drop-in's ------------------------------------------------------------------------------ */
+/* --- channels ----------------------------------------------------------------------------------------------------- */
 
-/* It has none of the program's attributes, nor its error handler. */
-static bool make_own(MPI_Comm comm, sv_drop_tie_t *tie)
+/* What this rank says. A number has this rank in it, and one that it has not proposed before. */
+static void propose(MPI_Comm comm, const sv_drop_tie_t *tie, int64_t *mine)
 {
-    MPI_Group group;
-    if (PMPI_Comm_group(comm, &group) != MPI_SUCCESS)
-        return false;
-    const int code = PMPI_Comm_create(comm, group, &tie->own);
-    PMPI_Group_free(&group);
-    if (code != MPI_SUCCESS || tie->own == MPI_COMM_NULL)
-        return false;
-    PMPI_Comm_set_errhandler(tie->own, MPI_ERRORS_RETURN);
-    list_tie(tie); /* after those that were made before it */
-    return true;
+    mine[OPEN] = sv_drop_reaches(comm);
+    mine[UNUSED] = !tie->needs;
+    mine[NUMBER] = 0;
+    if (mine[OPEN])
+        mine[NUMBER] = -(++ties.proposed * sv_drop_size(MPI_COMM_WORLD) + sv_drop_rank(MPI_COMM_WORLD));
+}
+
+/* What all ranks say. Numbers end where MPI's tags do. */
+static void settle_tie(sv_drop_tie_t *tie, const int64_t *least)
+{
+    const int64_t number = -least[NUMBER];
+    if (!least[OPEN] || least[UNUSED])
+        return;
+    tie->over = true;
+    if ((number + 1) * SV_DROP_CHANNEL_TAGS - 1 <= sv_drop_route.tag_most)
+        tie->channel = (int)number;
+}
+
+/* Waits for the last question, which all ranks have asked, or will ask without more calls of this one. */
+static void await_ask(sv_drop_tie_t *tie)
+{
+    if (sv_drop_drive(MPI_SUCCESS, &tie->ask->request, MPI_STATUS_IGNORE) == MPI_SUCCESS)
+        settle_tie(tie, tie->ask->least);
 }
 
 void sv_drop_tie_meet(MPI_Comm comm)
 {
-    if (!sv_drop_agree_begin() || !sv_drop_reaches(comm))
+    int64_t values[VALUES];
+    if (!sv_drop_reaches(comm))
         return;
     sv_drop_tie_t *tie = sv_drop_tie_of(comm);
-    int64_t spare = !tie->needs;
     if (tie->over)
         return;
-    tie->calls++;
-    if ((tie->calls & (tie->calls - 1)) || !sv_drop_fast_least(comm, &spare, 1) || spare)
+    tie->met++;
+    if (tie->met & (tie->met - 1))
         return;
-    tie->over = true;
-    const bool made = make_own(comm, tie);
-    if (sv_drop_fast_agree(comm, made))
+    propose(comm, tie, values);
+    if (sv_drop_fast_least(comm, values, VALUES))
+        settle_tie(tie, values);
+    if (tie->over)
+        leave_ask(tie);
+}
+
+void sv_drop_tie_pass(MPI_Comm comm)
+{
+    enum { FIRST = 16 };
+    if (!sv_drop_fast_is_in_order(comm))
         return;
-    sv_drop_warn("non-blocking collective calls on a communicator of %d ranks are staged: it cannot be had twice",
-                 tie->n);
-    sv_drop_lock();
-    free_own(tie);
-    sv_drop_unlock();
+    sv_drop_tie_t *tie = sv_drop_tie_of(comm);
+    if (tie->over)
+        return;
+    tie->begun++;
+    if (tie->begun < FIRST || (tie->begun & (tie->begun - 1)))
+        return;
+    if (tie->ask && tie->ask->mine[OPEN])
+        await_ask(tie);
+    leave_ask(tie);
+    reap_asks(false);
+    if (tie->over)
+        return;
+    ask_t *ask = malloc(sizeof *ask);
+    if (!ask)
+        sv_drop_fatal("no memory", "for a communicator");
+    propose(comm, tie, ask->mine);
+    if (PMPI_Iallreduce(ask->mine, ask->least, VALUES, MPI_INT64_T, MPI_MIN, comm, &ask->request) != MPI_SUCCESS) {
+        free(ask);
+        return;
+    }
+    ask->needed = true;
+    ask->next = ties.asks;
+    ties.asks = tie->ask = ask;
 }
 
 /* --- what MPI does ------------------------------------------------------------------------------------------------ */

@@ -5,35 +5,49 @@
 
 #include "interpose/drop.h"
 
-/* Freed with the communicator, once no call uses it any more. */
+/* Messages of one channel have so many tags, from the channel's number times that on. */
+enum { SV_DROP_CHANNEL_TAGS = 128 };
+
 typedef struct sv_drop_tie {
     int n, me;
     int nfrom, nto, *from, *to; /* neighbours, ranks of it or MPI_PROC_NULL; -1: it has no topology */
-    bool grid;       /* a Cartesian one; else they match in the order of both lists */
-    bool short_ring; /* of one or two ranks, so that one rank is the neighbour on both sides */
-    MPI_Comm own;    /* the same ranks, for calls of the drop-in's that do not block; MPI_COMM_NULL: not yet */
-    unsigned calls;  /* that all ranks have entered, since the route has been open */
-    bool needs;      /* this rank has made a call that could have used own */
-    bool over;       /* own has been made, or could not be */
-    int users;       /* calls under way, and the communicator; by the lock of requests */
-    struct sv_drop_tie *next;
+    bool grid;           /* a Cartesian one; else they match in the order of both lists */
+    bool short_ring;     /* of one or two ranks, so that one rank is the neighbour on both sides */
+    int channel;         /* of messages of calls that do not block; 0: it has none yet */
+    bool over;           /* it has one, or will never have one */
+    bool needs;          /* this rank has made a call that could have used it */
+    unsigned met, begun; /* calls that all ranks have entered with the route open; and those that do not block */
+    struct sv_drop_ask *ask; /* the last one, whose answer this rank will need; else NULL */
 } sv_drop_tie_t;
 
-/* Of a communicator of an opening (drop_agree.h). */
+/* Freed with the communicator. */
 sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm);
-void sv_drop_tie_hold(sv_drop_tie_t *tie);
-void sv_drop_tie_release(sv_drop_tie_t *tie);
 
-/* Which of a rank's blocks comes where, if a ring is so short that one rank is on both sides. MPI's forms of a call may
-   differ in that. */
+/* After a call that has succeeded, from which no rank returns before all have entered it, if it has bytes; and after
+   one that does not block, and that is MPI's. Either may give the communicator a channel. */
+void sv_drop_tie_meet(MPI_Comm comm);
+void sv_drop_tie_pass(MPI_Comm comm);
+static inline int sv_drop_met(MPI_Comm comm, int64_t count, MPI_Datatype type, int code)
+{
+    if (__builtin_expect(sv_drop_fast_wanted, 0) && code == MPI_SUCCESS && count > 0 && sv_drop_type_has_bytes(type))
+        sv_drop_tie_meet(comm);
+    return code;
+}
+static inline int sv_drop_passed(MPI_Comm comm, int code)
+{
+    if (__builtin_expect(sv_drop_fast_wanted, 0) && code == MPI_SUCCESS)
+        sv_drop_tie_pass(comm);
+    return code;
+}
+
+/* The forms of calls with a block for each neighbour. */
 typedef enum sv_drop_ring { SV_DROP_RING, SV_DROP_RING_V, SV_DROP_RING_W, SV_DROP_RINGS } sv_drop_ring_t;
-/* Whether what goes down comes from above, as the standard has it; else in the order of the lists. */
+/* In a ring so short that one rank is on both sides: whether MPI brings what goes down to where it comes from above, as
+   the standard has it; else in the order of the lists. Its forms may differ in that. */
 bool sv_drop_tie_crosses(sv_drop_ring_t form, bool blocks);
 
 /* Whether MPI refuses no elements of this type. */
 bool sv_drop_tie_refuses_none(MPI_Datatype type);
-/* Whether it is a communicator of the drop-in's for messages of collective calls. */
-bool sv_drop_tie_is_own(MPI_Comm comm);
 void sv_drop_ties_end(void);
 
 #endif

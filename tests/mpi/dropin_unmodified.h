@@ -48,6 +48,10 @@ void run_blocks(void);
 void run_blocks_unheard(void);
 void run_blocks_damaged(void);
 
+/* dropin_neighbors.c */
+void run_neighbors(void);
+void run_neighbors_unheard(void);
+
 /* dropin_ledger.c */
 void run_ledger(void);
 
