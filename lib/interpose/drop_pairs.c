@@ -120,7 +120,7 @@ static bool is_pairs_side_refused(const sv_drop_pairs_side_t *side, int n)
         const int64_t count = count_of_block(side, i);
         if (count < 0)
             return true;
-        if (type == good)
+        if (type == good && type != MPI_DATATYPE_NULL)
             continue;
         if ((type == MPI_DATATYPE_NULL || !sv_drop_type_is_committed(type)) &&
             (count > 0 || sv_drop_tie_refuses_none(type)))
