@@ -43,6 +43,9 @@ void run_lopsided(void);
 void run_lopsided_part(void);
 void run_ending(void);
 
+/* dropin_begun.c */
+void run_begun(void);
+
 /* dropin_blocks.c */
 void run_blocks(void);
 void run_blocks_unheard(void);
