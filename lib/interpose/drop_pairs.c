@@ -349,25 +349,15 @@ static bool has_device_memory(const plan_t *plan)
     return false;
 }
 
-/* Counts what this rank gives of device memory, for the report, and returns it, for the timeline. A block that all get
-   counts once. */
-static int64_t count_pairs(const plan_t *plan)
+/* Counts what has been sent of device memory since the call began, for the report. Returns it for the timeline. */
+static int64_t count_pairs(const char *name)
 {
-    int64_t fast = 0, staged = 0;
-    if (!sv_drop_settings()->report && !sv_drop_settings()->trace[0])
-        return 0;
-    for (int i = 0; i < (plan->out.same && plan->nout > 1 ? 1 : plan->nout); i++) {
-        const block_t block = find_block(&plan->out, i, plan->out_extent);
-        MPI_Count bytes = 0;
-        if (block.count == 0 || sv_drop_is_host_typed(block.at, block.count, block.type))
-            continue;
-        PMPI_Type_size_x(block.type, &bytes);
-        *(sv_drop_fast_takes(block.count, block.type) ? &fast : &staged) += bytes * block.count;
-    }
+    int64_t fast, staged;
+    sv_drop_count_parts(&fast, &staged);
     if (fast > 0)
-        sv_drop_count_all(plan->call->name, "fast", fast);
+        sv_drop_count_all(name, "fast", fast);
     if (staged > 0)
-        sv_drop_count_all(plan->call->name, "staged", staged);
+        sv_drop_count_all(name, "staged", staged);
     return fast + staged;
 }
 
@@ -416,10 +406,12 @@ static bool begin_pairs(const sv_drop_pairs_t *call, bool blocks, MPI_Request *r
         *code = MPI_ERR_BUFFER;
         return true;
     }
+    int64_t before[2];
+    sv_drop_count_parts(&before[0], &before[1]); /* of calls that count by themselves */
     sv_drop_joint_t *joint = sv_drop_joint_begin(plan.nout + plan.nin);
     begin_blocks(&plan, joint);
     sv_drop_flush(); /* short messages must not wait for the next call */
-    const int64_t bytes = count_pairs(&plan);
+    const int64_t bytes = count_pairs(call->name);
     sv_drop_joint_start(joint, call->name, bytes, call->comm, request);
     return true;
 }

@@ -408,3 +408,51 @@ void run_neighbors_unheard(void)
     MPI_Comm_free(&l.twin);
     free_memory(&m);
 }
+
+/* --- damage ------------------------------------------------------------------------------------------------------- */
+
+static int handled;
+
+static void count_failure(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm, (void)code;
+    handled++;
+}
+
+/* What a call does not say to be wrong is right. A call that does not block says so in the one that completes it. */
+void run_neighbors_damaged(void)
+{
+    enum { TURNS = 12 };
+    int failures = 0, wrong = 0;
+    MPI_Errhandler handler;
+    memory_t m = make_memory();
+    lattice_t l = make_grid(MPI_COMM_WORLD, 1, 0, 0);
+    MPI_Comm_create_errhandler(count_failure, &handler);
+    MPI_Comm_set_errhandler(l.comm, handler);
+    for (int turn = 0; turn < TURNS; turn++) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        selvage_device_fill(the.device, m.out, the.rank + 1, 2 * BYTES, the.stream);
+        selvage_device_fill(the.device, m.in, 0, 2 * BYTES, the.stream);
+        selvage_stream_synchronize(the.device, the.stream);
+        int code;
+        if (turn % 2 == 0) {
+            code = MPI_Neighbor_alltoall(m.out, BYTES, MPI_BYTE, m.in, BYTES, MPI_BYTE, l.comm);
+        } else {
+            CHECK_EQ(MPI_Ineighbor_alltoall(m.out, BYTES, MPI_BYTE, m.in, BYTES, MPI_BYTE, l.comm, &request),
+                     MPI_SUCCESS);
+            code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        MPI_Barrier(l.comm);
+        bring(m.seen, m.in, 2 * BYTES, SELVAGE_COPY_DEVICE_TO_HOST);
+        for (int i = 0; i < 2 * BYTES && code == MPI_SUCCESS; i++)
+            wrong += m.seen[i] != (l.from[i / BYTES] == MPI_PROC_NULL ? 0 : l.from[i / BYTES] + 1);
+        failures += code != MPI_SUCCESS;
+    }
+    CHECK_EQ(wrong, 0);
+    CHECK_EQ(handled, failures);
+    printf("rank %d: %d of %d calls failed\n", the.rank, failures, TURNS);
+    MPI_Errhandler_free(&handler);
+    MPI_Comm_free(&l.comm);
+    MPI_Comm_free(&l.twin);
+    free_memory(&m);
+}
