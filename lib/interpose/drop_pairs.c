@@ -17,7 +17,9 @@
  *
  * The messages are on the communicator of the drop-in's that has all ranks of the job. Those between two ranks have the
  * order of the calls, of those that block or of those of a channel. Within a call to neighbours of a grid, tags say
- * which side a block comes to; in all other calls it is the order of both lists, or there is one block for each pair.
+ * which side a block comes to. In graphs, and in rings of one or two, blocks of the same two ranks match in the order in
+ * which MPI's own call of this form would match them: by side, or in the order of the lists, one of which may be
+ * reversed. So what comes where does not depend on the way that a call takes.
  *
  * MPI's rules order the calls of a communicator. A call owns nothing when it returns: its request does.
  */
@@ -46,7 +48,8 @@ typedef struct block {
 typedef struct plan {
     const sv_drop_pairs_t *call;
     sv_drop_tie_t *tie;
-    bool blocks, in_place, crosses; /* crosses: what goes down in a grid comes from above */
+    bool blocks, in_place;
+    sv_drop_order_t order; /* of a call to neighbours */
     int nout, nin; /* blocks of each side */
     sv_drop_pairs_side_t out, in;
     int64_t out_extent, in_extent; /* of the type of a side that has one */
@@ -94,7 +97,7 @@ static void find_peer(const plan_t *plan, bool sends, int i, block_t *block)
     if (call->pattern == SV_DROP_NEIGHBORS) {
         block->peer = (sends ? tie->to : tie->from)[i];
         block->tag = LIST_TAG;
-        if (plan->crosses)
+        if (plan->order == SV_DROP_BY_SIDE)
             block->tag = GRID_TAG + (sends ? i ^ 1 : i);
     } else if (call->pattern != SV_DROP_ALL && sends == (call->pattern == SV_DROP_TO_ROOT)) {
         block->peer = call->root;
@@ -257,7 +260,8 @@ static void begin_blocks(const plan_t *plan, sv_drop_joint_t *joint)
     for (int sends = 0; sends < 2; sends++) {
         const int n = sends ? plan->nout : plan->nin;
         for (int i = 0; i < n; i++) {
-            const int at = !turns ? i : sends ? (plan->tie->me + i) % n : (plan->tie->me + n - i) % n;
+            const int back = !sends && plan->order == SV_DROP_REVERSED ? n - 1 - i : i;
+            const int at = !turns ? back : sends ? (plan->tie->me + i) % n : (plan->tie->me + n - i) % n;
             block_t block = sends ? find_block(&plan->out, at, plan->out_extent)
                                   : find_block(&plan->in, at, plan->in_extent);
             find_peer(plan, sends, at, &block);
@@ -388,7 +392,8 @@ static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, b
         plan->tie->needs = plan->tie->needs || has_device_memory(plan);
         return false;
     }
-    plan->crosses = plan->tie->grid && (!plan->tie->short_ring || sv_drop_tie_crosses(call->ring, blocks));
+    if (call->pattern == SV_DROP_NEIGHBORS)
+        plan->order = sv_drop_tie_order(plan->tie, call->ring, blocks);
     *refused_out = is_side_mixed(call->name, &plan->out, plan->nout, plan->out_extent) ||
                    is_side_mixed(call->name, &plan->in, plan->nin, plan->in_extent);
     return true;

@@ -268,44 +268,63 @@ void sv_drop_tie_pass(MPI_Comm comm)
 
 /* --- what MPI does ------------------------------------------------------------------------------------------------ */
 
-/* A ring of this rank alone: its block for below, 1, and that for above, 2. */
-static int ask_ring(sv_drop_ring_t form, bool blocks, MPI_Comm ring, const int *out, int *in)
+enum { SELVES = 4 };
+
+/* This rank is its own neighbour four times, and has a block for each, 0 to 3. */
+static int ask_selves(sv_drop_ring_t form, bool blocks, MPI_Comm comm, const int *out, int *in)
 {
-    const int counts[2] = {1, 1}, displs[2] = {0, 1};
-    const MPI_Aint far[2] = {0, sizeof *in};
-    const MPI_Datatype types[2] = {MPI_INT, MPI_INT};
+    const int counts[SELVES] = {1, 1, 1, 1}, displs[SELVES] = {0, 1, 2, 3};
+    const MPI_Aint far[SELVES] = {0, sizeof *in, 2 * sizeof *in, 3 * sizeof *in};
+    const MPI_Datatype types[SELVES] = {MPI_INT, MPI_INT, MPI_INT, MPI_INT};
     MPI_Request request = MPI_REQUEST_NULL;
     int code;
     if (form == SV_DROP_RING)
-        code = blocks ? PMPI_Neighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, ring)
-                      : PMPI_Ineighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, ring, &request);
+        code = blocks ? PMPI_Neighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, comm)
+                      : PMPI_Ineighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, comm, &request);
     else if (form == SV_DROP_RING_V)
-        code = blocks ? PMPI_Neighbor_alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, ring)
-                      : PMPI_Ineighbor_alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, ring,
+        code = blocks ? PMPI_Neighbor_alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, comm)
+                      : PMPI_Ineighbor_alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, comm,
                                                  &request);
     else
-        code = blocks ? PMPI_Neighbor_alltoallw(out, counts, far, types, in, counts, far, types, ring)
-                      : PMPI_Ineighbor_alltoallw(out, counts, far, types, in, counts, far, types, ring, &request);
+        code = blocks ? PMPI_Neighbor_alltoallw(out, counts, far, types, in, counts, far, types, comm)
+                      : PMPI_Ineighbor_alltoallw(out, counts, far, types, in, counts, far, types, comm, &request);
     return code == MPI_SUCCESS ? PMPI_Wait(&request, MPI_STATUS_IGNORE) : code;
 }
 
-bool sv_drop_tie_crosses(sv_drop_ring_t form, bool blocks)
+static sv_drop_order_t find_order(bool grid, sv_drop_ring_t form, bool blocks)
 {
-    static enum { UNKNOWN, CROSSES, IN_ORDER } known[SV_DROP_RINGS][2]; /* by the lock */
-    const int one = 1, out[2] = {1, 2};
-    int in[2] = {0, 0};
-    MPI_Comm ring = MPI_COMM_NULL;
+    const int ones[2] = {1, 1}, out[SELVES] = {0, 1, 2, 3}, selves[SELVES] = {0, 0, 0, 0};
+    int in[SELVES] = {-1, -1, -1, -1};
+    MPI_Comm comm = MPI_COMM_NULL;
+    const int code = grid ? PMPI_Cart_create(own_self_of_ties(), 2, ones, ones, 0, &comm)
+                          : PMPI_Dist_graph_create_adjacent(own_self_of_ties(), SELVES, selves, out, SELVES, selves,
+                                                            out, MPI_INFO_NULL, 0, &comm);
+    const bool asked = code == MPI_SUCCESS && ask_selves(form, blocks, comm, out, in) == MPI_SUCCESS;
+    if (comm != MPI_COMM_NULL)
+        PMPI_Comm_free(&comm);
+    if (asked && in[0] == 0 && in[1] == 1)
+        return SV_DROP_IN_ORDER;
+    if (asked && in[0] == 3 && in[1] == 2)
+        return SV_DROP_REVERSED;
+    return grid ? SV_DROP_BY_SIDE : SV_DROP_IN_ORDER;
+}
+
+sv_drop_order_t sv_drop_tie_order(const sv_drop_tie_t *tie, sv_drop_ring_t form, bool blocks)
+{
+    static struct {
+        bool known;
+        sv_drop_order_t order;
+    } all[2][SV_DROP_RINGS][2]; /* by the lock */
+    if (tie->grid && !tie->short_ring)
+        return SV_DROP_BY_SIDE;
     sv_drop_lock();
-    if (known[form][blocks] == UNKNOWN) {
-        const bool asked = PMPI_Cart_create(own_self_of_ties(), 1, &one, &one, 0, &ring) == MPI_SUCCESS &&
-                           ask_ring(form, blocks, ring, out, in) == MPI_SUCCESS;
-        known[form][blocks] = asked && in[0] == 1 && in[1] == 2 ? IN_ORDER : CROSSES;
-        if (ring != MPI_COMM_NULL)
-            PMPI_Comm_free(&ring);
+    if (!all[tie->grid][form][blocks].known) {
+        all[tie->grid][form][blocks].order = find_order(tie->grid, form, blocks);
+        all[tie->grid][form][blocks].known = true;
     }
-    const bool crosses = known[form][blocks] == CROSSES;
+    const sv_drop_order_t order = all[tie->grid][form][blocks].order;
     sv_drop_unlock();
-    return crosses;
+    return order;
 }
 
 bool sv_drop_tie_refuses_none(MPI_Datatype type)
