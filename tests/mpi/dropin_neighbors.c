@@ -90,23 +90,29 @@ static lattice_t make_grid(MPI_Comm old, int ndims, int first_wraps, int others_
     return l;
 }
 
-/* Edges of any kind, some of them twice, some from a rank to itself. */
+/* Edges of any kind, some of them twice, some from a rank to itself: permutations. Each rank has as many in as out, as
+   MPICH 4.0's MPI_Neighbor_alltoallw takes the lengths of one list from the other one past its end. */
 static lattice_t make_web(MPI_Comm old)
 {
-    enum { EDGES = 24 };
+    enum { EDGES = 6 };
     lattice_t l;
-    int me, n, nfrom = 0, nto = 0, from[EDGES], to[EDGES], weights[EDGES] = {0};
+    int me, n, from[EDGES] = {0}, to[EDGES], weights[EDGES] = {0};
     MPI_Comm_rank(old, &me);
     MPI_Comm_size(old, &n);
-    for (int i = 0; i < EDGES; i++) {
-        const int a = pick(n), b = pick(n);
-        if (a == me)
-            to[nto++] = b;
-        if (b == me)
-            from[nfrom++] = a;
+    for (int e = 0; e < EDGES; e++) {
+        int order[RANKS_MAX] = {0};
+        for (int i = 0; i < n; i++) {
+            const int other = pick(i + 1);
+            order[i] = i;
+            order[i] = order[other];
+            order[other] = i;
+        }
+        to[e] = order[me];
+        for (int i = 0; i < n; i++)
+            from[e] = order[i] == me ? i : from[e];
     }
-    MPI_Dist_graph_create_adjacent(old, nfrom, from, weights, nto, to, weights, MPI_INFO_NULL, 0, &l.comm);
-    MPI_Dist_graph_create_adjacent(old, nfrom, from, weights, nto, to, weights, MPI_INFO_NULL, 0, &l.twin);
+    MPI_Dist_graph_create_adjacent(old, EDGES, from, weights, EDGES, to, weights, MPI_INFO_NULL, 0, &l.comm);
+    MPI_Dist_graph_create_adjacent(old, EDGES, from, weights, EDGES, to, weights, MPI_INFO_NULL, 0, &l.twin);
     find_neighbors(&l);
     return l;
 }
@@ -156,13 +162,12 @@ static int units_between(const int table[RANKS_MAX][RANKS_MAX], call_t call, int
     return sender < receiver ? table[sender][receiver] : table[receiver][sender];
 }
 
-/* Of what a rank sends itself by other types, MPICH 4.0's MPI_Neighbor_alltoallw loses some. */
-static void fill_lists(lists_t *lists, kind_t same, bool typed, int me, int n, const int *peers, const int *units)
+static void fill_lists(lists_t *lists, kind_t same, bool typed, int n, const int *units)
 {
     MPI_Aint lb, extent;
     MPI_Type_get_extent(same.type, &lb, &extent);
     for (int i = 0; i < n; i++) {
-        const kind_t kind = !typed ? same : peers[i] == me ? kinds[0] : kinds[(i + the.rank + units[i]) % KINDS];
+        const kind_t kind = typed ? kinds[(i + the.rank + units[i]) % KINDS] : same;
         lists->counts[i] = units[i] * UNIT / kind.per;
         lists->displs[i] = i * (SLOT / (int)extent);
         lists->far[i] = (MPI_Aint)i * SLOT;
@@ -255,10 +260,10 @@ static void check_call(memory_t *m, const lattice_t *l)
     c.in_kind = kinds[(pick(KINDS) + the.rank) % KINDS];
     for (int i = 0; i < l->nto; i++)
         units[i] = units_between(table, c.call, l->me, l->to[i]);
-    fill_lists(&c.out, c.out_kind, c.call == ALLTOALLW, l->me, l->nto, l->to, units);
+    fill_lists(&c.out, c.out_kind, c.call == ALLTOALLW, l->nto, units);
     for (int i = 0; i < l->nfrom; i++)
         units[i] = units_between(table, c.call, l->from[i], l->me);
-    fill_lists(&c.in, c.in_kind, c.call == ALLTOALLW, l->me, l->nfrom, l->from, units);
+    fill_lists(&c.in, c.in_kind, c.call == ALLTOALLW, l->nfrom, units);
     const size_t bytes = (size_t)SLOT * (size_t)(l->nto > l->nfrom ? l->nto + 1 : l->nfrom + 1);
     fill_memory(m, bytes);
     for (int plain = 0; plain < 2; plain++) {
