@@ -16,9 +16,9 @@
  *   sv_drop_irecv of each block ... sv_drop_isend of each block ... one request for all (drop_joint.c)
  *
  * The messages are on the communicator of the drop-in's that has all ranks of the job. Those between two ranks have the
- * order of the calls, of those that block or of those of a channel. Within a call to neighbours of a grid, tags say
- * which side a block comes to. In graphs, and in rings of one or two, blocks of the same two ranks match in the order in
- * which MPI's own call of this form would match them: by side, or in the order of the lists, one of which may be
+ * order of the calls: of those that block, or of those of a channel. Within a call to neighbours of a grid, tags say
+ * which side a block comes to. In graphs, and in rings of one or two, blocks of the same two ranks match in the order
+ * in which MPI's own call of this form would match them: by side, or in the order of the lists, one of which may be
  * reversed. So what comes where does not depend on the way that a call takes.
  *
  * MPI's rules order the calls of a communicator. A call owns nothing when it returns: its request does.

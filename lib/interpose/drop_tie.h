@@ -42,9 +42,9 @@ static inline int sv_drop_passed(MPI_Comm comm, int code)
 
 /* The forms of calls with a block for each neighbour. */
 typedef enum sv_drop_ring { SV_DROP_RING, SV_DROP_RING_V, SV_DROP_RING_W, SV_DROP_RINGS } sv_drop_ring_t;
-/* Which block comes where, if one rank is a neighbour more than once. By side: what goes down in a grid comes from above,
-   as the standard has it. Else the messages between two ranks match in the order of both lists, or in the order of one
-   and the reverse of the other. MPI's forms of a call differ in that, and this one does as MPI does. */
+/* Which block comes where, if one rank is a neighbour more than once. By side: what goes down in a grid comes from
+   above, as the standard has it. Else the messages between two ranks match in the order of both lists, or in the order
+   of one and the reverse of the other. MPI's forms of a call differ in that, and this one does as MPI does. */
 typedef enum sv_drop_order { SV_DROP_BY_SIDE, SV_DROP_IN_ORDER, SV_DROP_REVERSED } sv_drop_order_t;
 sv_drop_order_t sv_drop_tie_order(const sv_drop_tie_t *tie, sv_drop_ring_t form, bool blocks);
 
