@@ -246,10 +246,11 @@ static void fill_memory(memory_t *m, size_t bytes)
     bring(m->in, m->wanted, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
 }
 
-static void check_call(memory_t *m, const lattice_t *l)
+/* turn: says which call it is. */
+static void check_call(memory_t *m, const lattice_t *l, int turn)
 {
     int table[RANKS_MAX][RANKS_MAX], units[MOST], codes[2];
-    case_t c = {.lattice = l, .call = (call_t)pick(CALLS), .waits = pick(2)};
+    case_t c = {.lattice = l, .call = (call_t)(turn % CALLS), .waits = turn / CALLS % 2};
     MPI_Request request = MPI_REQUEST_NULL;
     const int most = pick(3) ? UNITS : 8, where = pick(4) ? 0 : pick(1 << 16) >> (the.rank % 8) * 2;
     for (int i = 0; i < RANKS_MAX; i++)
@@ -345,7 +346,7 @@ void run_neighbors(void)
         make_graph(back)};
     for (int i = 0; i < check_part(CASES) * 2; i++) {
         const lattice_t *l = &lattices[pick(LATTICES)];
-        check_call(&m, l);
+        check_call(&m, l, i);
         if (i % 4 == 0)
             MPI_Barrier(l->comm);
     }

@@ -33,7 +33,7 @@ for mode in $modes $off; do
         program "$n" neighbors-of-each-kind ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
             SELVAGE_DROPIN_FAST_BYTES=1024
         # shellcheck disable=SC2086 # several arguments
-        takes "$mode" 2 $neighbors
+        takes "$mode" 1 $neighbors
     done
     program "$ranks" calls-that-do-not-block ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
         SELVAGE_DROPIN_FAST_BYTES=1024
