@@ -136,14 +136,15 @@ static bool is_pairs_side_refused(const sv_drop_pairs_side_t *side, int n)
 /* Whether a side has memory of both kinds in it, so that the call is refused as it is when it is staged. */
 static bool is_side_mixed(const char *name, const sv_drop_pairs_side_t *side, int n, int64_t extent)
 {
+    enum { FEW = 32 };
     sv_drop_call_t call = {.name = name};
+    sv_drop_block_t few[FEW], *blocks = few;
     bool derived = side->buf == MPI_BOTTOM;
     for (int i = 0; i < n && !derived; i++)
         derived = !sv_drop_is_named(type_of_block(side, i));
     if (!derived || n == 0)
         return false;
-    sv_drop_block_t *blocks = calloc((size_t)n, sizeof *blocks);
-    if (!blocks)
+    if (n > FEW && !(blocks = malloc((size_t)n * sizeof *blocks)))
         sv_drop_fatal("no memory", name);
     for (int i = 0; i < n; i++) {
         const block_t block = find_block(side, i, extent);
@@ -152,7 +153,8 @@ static bool is_side_mixed(const char *name, const sv_drop_pairs_side_t *side, in
         blocks[i].is_type = sv_drop_type(block.type, &blocks[i].info);
     }
     const bool mixed = sv_drop_refuse(&call, side->buf, blocks, side->same ? 1 : n);
-    free(blocks);
+    if (blocks != few)
+        free(blocks);
     return mixed;
 }
 
