@@ -133,6 +133,30 @@ static bool is_pairs_side_refused(const sv_drop_pairs_side_t *side, int n)
     return false;
 }
 
+static bool has_elements(const sv_drop_pairs_side_t *side, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (count_of_block(side, i) > 0)
+            return true;
+    return false;
+}
+
+/* Whether MPI refuses the call since both sides are one buffer. A side without elements may have any. */
+static bool is_same_refused(const plan_t *plan)
+{
+    const sv_drop_pairs_t *call = plan->call;
+    const sv_drop_list_t *out = &call->out.list, *in = &call->in.list;
+    if (call->out.buf != call->in.buf || call->pattern == SV_DROP_NEIGHBORS || !has_elements(&plan->out, plan->nout) ||
+        !has_elements(&plan->in, plan->nin))
+        return false;
+    const sv_drop_alias_t alias = call->pattern == SV_DROP_TO_ROOT     ? SV_DROP_ALIAS_GATHER
+                                  : call->pattern == SV_DROP_FROM_ROOT ? SV_DROP_ALIAS_SCATTER
+                                  : call->out.same                     ? SV_DROP_ALIAS_ALLGATHER
+                                                                       : SV_DROP_ALIAS_ALLTOALL;
+    return sv_drop_tie_refuses_same(alias, call->ring, out->counts == in->counts && out->bytes == in->bytes &&
+                                                           out->displs == in->displs && out->types == in->types);
+}
+
 /* Whether a side has memory of both kinds in it, so that the call is refused as it is when it is staged. */
 static bool is_side_mixed(const char *name, const sv_drop_pairs_side_t *side, int n, int64_t extent)
 {
@@ -386,7 +410,7 @@ static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, b
     if (plan->in_place && call->pattern == SV_DROP_ALL)
         send_from_place(plan);
     if (!is_call_long(plan) || is_pairs_side_refused(&plan->in, plan->nin) ||
-        is_pairs_side_refused(&plan->out, plan->nout))
+        is_pairs_side_refused(&plan->out, plan->nout) || is_same_refused(plan))
         return false;
     plan->out_extent = extent_of(&plan->out, plan->nout);
     plan->in_extent = extent_of(&plan->in, plan->nin);

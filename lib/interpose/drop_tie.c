@@ -336,3 +336,30 @@ bool sv_drop_tie_refuses_none(MPI_Datatype type)
     sv_drop_unlock();
     return code != MPI_SUCCESS;
 }
+
+bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form, bool lists_shared)
+{
+    const int one[2] = {1, 1}, at[2] = {0, 0};
+    const MPI_Datatype types[2] = {MPI_INT, MPI_INT};
+    const int other = !lists_shared;
+    const bool listed = form != SV_DROP_RING;
+    int number = 0, *both = &number, code;
+    sv_drop_lock();
+    MPI_Comm const self = own_self_of_ties();
+    if (call == SV_DROP_ALIAS_ALLTOALL && form == SV_DROP_RING_W)
+        code = PMPI_Alltoallw(both, one, at, types, both, one + other, at + other, types + other, self);
+    else if (call == SV_DROP_ALIAS_ALLTOALL)
+        code = listed ? PMPI_Alltoallv(both, one, at, MPI_INT, both, one + other, at + other, MPI_INT, self)
+                      : PMPI_Alltoall(both, 1, MPI_INT, both, 1, MPI_INT, self);
+    else if (call == SV_DROP_ALIAS_ALLGATHER)
+        code = listed ? PMPI_Allgatherv(both, 1, MPI_INT, both, one, at, MPI_INT, self)
+                      : PMPI_Allgather(both, 1, MPI_INT, both, 1, MPI_INT, self);
+    else if (call == SV_DROP_ALIAS_GATHER)
+        code = listed ? PMPI_Gatherv(both, 1, MPI_INT, both, one, at, MPI_INT, 0, self)
+                      : PMPI_Gather(both, 1, MPI_INT, both, 1, MPI_INT, 0, self);
+    else
+        code = listed ? PMPI_Scatterv(both, one, at, MPI_INT, both, 1, MPI_INT, 0, self)
+                      : PMPI_Scatter(both, 1, MPI_INT, both, 1, MPI_INT, 0, self);
+    sv_drop_unlock();
+    return code != MPI_SUCCESS;
+}

@@ -50,6 +50,11 @@ sv_drop_order_t sv_drop_tie_order(const sv_drop_tie_t *tie, sv_drop_ring_t form,
 
 /* Whether MPI refuses no elements of this type. */
 bool sv_drop_tie_refuses_none(MPI_Datatype type);
+/* Whether MPI refuses one buffer for both sides of such a call. lists_shared: both have the same lists, too. */
+typedef enum sv_drop_alias {
+    SV_DROP_ALIAS_ALLTOALL, SV_DROP_ALIAS_ALLGATHER, SV_DROP_ALIAS_GATHER, SV_DROP_ALIAS_SCATTER
+} sv_drop_alias_t;
+bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form, bool lists_shared);
 void sv_drop_ties_end(void);
 
 #endif
