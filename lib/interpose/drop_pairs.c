@@ -133,7 +133,7 @@ static bool is_pairs_side_refused(const sv_drop_pairs_side_t *side, int n)
     return false;
 }
 
-static bool has_elements(const sv_drop_pairs_side_t *side, int n)
+static bool has_pair_elements(const sv_drop_pairs_side_t *side, int n)
 {
     for (int i = 0; i < n; i++)
         if (count_of_block(side, i) > 0)
@@ -146,8 +146,8 @@ static bool is_same_refused(const plan_t *plan)
 {
     const sv_drop_pairs_t *call = plan->call;
     const sv_drop_list_t *out = &call->out.list, *in = &call->in.list;
-    if (call->out.buf != call->in.buf || call->pattern == SV_DROP_NEIGHBORS || !has_elements(&plan->out, plan->nout) ||
-        !has_elements(&plan->in, plan->nin))
+    if (call->out.buf != call->in.buf || call->pattern == SV_DROP_NEIGHBORS ||
+        !has_pair_elements(&plan->out, plan->nout) || !has_pair_elements(&plan->in, plan->nin))
         return false;
     const sv_drop_alias_t alias = call->pattern == SV_DROP_TO_ROOT     ? SV_DROP_ALIAS_GATHER
                                   : call->pattern == SV_DROP_FROM_ROOT ? SV_DROP_ALIAS_SCATTER
