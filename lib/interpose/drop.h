@@ -239,7 +239,6 @@ void sv_drop_pack(const void *from, int64_t count, MPI_Datatype type, void *pack
 void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type);
 
 void sv_drop_types_end(void);
-
 /* --- buffers of a call (drop_stage.c) ----------------------------------------------------------------------------- */
 
 typedef struct sv_drop_block {
@@ -436,6 +435,7 @@ typedef struct sv_drop_op {
     bool keeps;                      /* the program holds MPI's own request, not a generalized one */
     bool persistent;                 /* kept, and may be started again */
     bool active, running;
+    struct sv_drop_joint *joint;     /* messages that it consists of, which have not all ended; else NULL */
     bool batched;                    /* MPI has not been given it yet: see drop_batch.c */
     bool announcement_read;          /* of a receive that is kept and watched: an announcement has come, and was read */
     bool reported;                   /* the error handler has heard of the error */

@@ -8,6 +8,7 @@
 #include "interpose/drop_agree.h"
 #include "interpose/drop_fastcoll.h"
 #include "interpose/drop_linear.h"
+#include "interpose/drop_pairs.h"
 #include "interpose/drop_plan.h"
 #include "interpose/drop_split.h"
 
@@ -172,7 +173,7 @@ SV_DROP_EXPORT int MPI_Barrier(MPI_Comm comm)
     const int code = sv_drop_enter(comm)
                          ? sv_drop_drive(PMPI_Ibarrier(comm, &request), &request, MPI_STATUS_IGNORE)
                          : PMPI_Barrier(comm);
-    return sv_drop_leave(comm, 1, MPI_BYTE, code);
+    return sv_drop_met(comm, 1, MPI_BYTE, sv_drop_leave(comm, 1, MPI_BYTE, code));
 }
 
 #include "drop_coll_calls.inc"

@@ -34,6 +34,7 @@
 #include "interpose/drop_agree.h"
 #include "interpose/drop_collcomm.h"
 #include "interpose/drop_route.h"
+#include "interpose/drop_tie.h"
 
 #include <selvage/comm.h>
 #include <selvage/message.h>
@@ -434,7 +435,7 @@ bool sv_drop_type_has_bytes(MPI_Datatype type)
 
 bool sv_drop_fast_least(MPI_Comm comm, int64_t *values, int n)
 {
-    enum { VALUES = 2 };
+    enum { VALUES = 3 };
     MPI_Request request = MPI_REQUEST_NULL;
     int64_t own[VALUES];
     memcpy(own, values, (size_t)n * sizeof *own);
@@ -459,6 +460,8 @@ void sv_drop_fast_end(void)
     if (pairs && PMPI_Allreduce(&own, &any, 1, MPI_INT, MPI_MAX, sv_drop_route.own) != MPI_SUCCESS)
         any = false;
     const bool open = any;
+    if (sv_drop_fast_wanted)
+        sv_drop_ties_end();
     if (pairs)
         sv_drop_wireup_end();
     if (open && !pairs)

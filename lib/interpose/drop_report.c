@@ -6,6 +6,7 @@
  *
  * Any thread counts, under the table's lock, which owns the rows. The report is collective.
  */
+#include "interpose/drop_pairs.h"
 #include "interpose/drop_route.h"
 
 #include <selvage/stats.h>
@@ -73,13 +74,29 @@ static void count_bytes(const char *call, const char *route, int to, int64_t byt
     pthread_mutex_unlock(&table.lock);
 }
 
+/* Bytes of messages of this thread's collective calls, since it has asked. */
+static _Thread_local struct {
+    int64_t fast, staged;
+} parts;
+
+void sv_drop_count_parts(int64_t *fast_out, int64_t *staged_out)
+{
+    *fast_out = parts.fast;
+    *staged_out = parts.staged;
+    parts.fast = parts.staged = 0;
+}
+
 void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer, MPI_Datatype type, int64_t count,
                    double seconds)
 {
     MPI_Count bytes = 0;
-    if (!sv_drop_settings()->report || comm == sv_drop_route.own) /* a message of a collective call, which is counted */
+    if (!sv_drop_settings()->report)
         return;
     PMPI_Type_size_x(type, &bytes);
+    if (comm == sv_drop_route.own) { /* a message of a collective call, which is counted */
+        *(strcmp(route, "fast") == 0 ? &parts.fast : &parts.staged) += bytes * count;
+        return;
+    }
     count_bytes(call, route, reported_world_rank(comm, peer), bytes * count, seconds);
 }
 

@@ -16,6 +16,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for recursive mutexes */
 #endif
+#include "interpose/drop_joint.h"
 #include "interpose/drop_order.h"
 #include "interpose/drop_probe.h"
 #include "interpose/drop_table.h"
@@ -320,7 +321,7 @@ static bool op_ended(sv_drop_op_t *op, int mine)
 {
     int done = 0;
     bool arrived;
-    if (sv_drop_order_holds(op))
+    if (op->joint || sv_drop_order_holds(op))
         return false;
     if (op->orphan || !op->keeps)
         arrived = op->orphan ? orphan_ended(op) : inner_ended(op);
@@ -410,6 +411,7 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
     if (!engine.walks) { /* else an error handler of the program's has called MPI */
         sv_drop_flow_t flow = {0};
         sv_drop_op_t *ended = NULL;
+        sv_drop_joints_test();
         engine.walks = true;
         const bool groups = sv_drop_fast_begin_group(); /* partner: below */
         /* Those that a call waits for come first, because the walk may come to them much later. */

@@ -370,7 +370,9 @@ static int wanted_level(int argc, char **argv)
     const bool odd = rank && atoi(rank) % 2 == 1;
     static const char *const singles[] = {"spawned-job", "blocks-of-each-kind", "sums-of-some-ranks",
                                           "sums-beside-writer", "sums-by-parts", "one-rank-of-some-lacks-collectives",
-                                          "refused-collective-on-rank-0"};
+                                          "refused-collective-on-rank-0", "neighbors-of-each-kind",
+                                          "refused-neighbors-on-rank-0", "damaged-neighbors", "calls-that-do-not-block",
+                                          "calls-that-do-not-block-alone"};
     bool alone = argc > 1 && odd && strcmp(argv[1], "ranks-without-threads") == 0;
     for (size_t i = 0; i < sizeof singles / sizeof singles[0] && argc > 1; i++)
         alone = alone || strcmp(argv[1], singles[i]) == 0;
@@ -443,6 +445,11 @@ int main(int argc, char **argv)
         {"blocks-and-threads", run_blocks},
         {"refused-blocks-on-rank-0", run_blocks_unheard},
         {"damaged-blocks", run_blocks_damaged},
+        {"calls-that-do-not-block", run_begun},
+        {"calls-that-do-not-block-alone", run_begun_alone},
+        {"neighbors-of-each-kind", run_neighbors},
+        {"refused-neighbors-on-rank-0", run_neighbors_unheard},
+        {"damaged-neighbors", run_neighbors_damaged},
         {"attribute-deleted-at-finalize", run_ending},
         {"blocks-with-a-hole", run_apart},
         {"sums-of-several-threads", run_adders},

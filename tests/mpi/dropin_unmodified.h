@@ -43,10 +43,19 @@ void run_lopsided(void);
 void run_lopsided_part(void);
 void run_ending(void);
 
+/* dropin_begun.c */
+void run_begun(void);
+void run_begun_alone(void);
+
 /* dropin_blocks.c */
 void run_blocks(void);
 void run_blocks_unheard(void);
 void run_blocks_damaged(void);
+
+/* dropin_neighbors.c */
+void run_neighbors(void);
+void run_neighbors_unheard(void);
+void run_neighbors_damaged(void);
 
 /* dropin_ledger.c */
 void run_ledger(void);
