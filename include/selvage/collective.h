@@ -336,8 +336,8 @@ selvage_status_t selvage_coll_error(selvage_coll_t *coll);
  * Results can be read then, by the host and by any stream. The call returns sooner than one that synchronises the stream
  * if @p coll was made with params.host_waits: its kernels tell the host when all of their stores are there, and the
  * device says that they are complete after that. Without host_waits, between nodes, and with exact sums it synchronises
- * the stream. Graphs that hold calls are not waited for. The stream of the last call must still be there; with
- * host_waits so must one whose last call was not waited for in this way, at the next call on another.
+ * the stream, and the device after a group with exact sums or between nodes. Calls in graphs are not waited for. The
+ * stream of the last call must still be there.
  * @return as selvage_coll_error(); ERR_DEVICE
  */
 selvage_status_t selvage_coll_wait(selvage_coll_t *coll);

@@ -55,7 +55,7 @@ selvage_status_t sv_coll_arena_clear(sv_coll_arena_t *arena)
     SV_TRY(clear_memory(arena));
     SV_TRY(SV_DEVICE_CALL(arena->comm->dev, fill_async, arena->priv, 0, sizeof *arena->priv, arena->stream));
     memset(arena->pinned, 0, sizeof *arena->pinned);
-    arena->launches = arena->recorded = arena->completed = arena->pieces = arena->fifo_waits = 0;
+    arena->launches = arena->completed = arena->pieces = arena->fifo_waits = 0;
     arena->fifo_produced = 0;
     return sv_coll_finish_copies(arena);
 }

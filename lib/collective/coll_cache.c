@@ -18,7 +18,6 @@ enum {
     REFUSED_MAX = 4,         /* offers that some rank could not map, after which this rank makes no more */
     UNUSED_LAUNCHES = 256,   /* a window that was in none of so many launches may make way */
     UNTIL_LAUNCHED = 2,      /* a call is in the next launch, or, if that is full, in the one after it */
-    WHOLE_BYTES = 64 << 20,  /* an allocation that is no longer than this is mapped in any case */
     SOONER = 10              /* where much is offered, what is idle goes after this part of the time */
 };
 
@@ -46,7 +45,9 @@ typedef struct cached {
     uint64_t bytes;
     uint64_t version;
     uint32_t open;           /* bits: numbers of communicators whose ranks have all mapped it before this call */
-    bool never;              /* some rank cannot map it, or this one cannot export it */
+    uint64_t held_bytes;     /* of its allocation, which peers map as a whole */
+    bool offered;            /* peers may have mapped it */
+    bool never;              /* some rank cannot map it, or this one cannot export it, or it is a part of too much */
     uint64_t last_launch;    /* in which it may have been said, */
     uint64_t seen_launch;    /* and which one it was at since_ns */
     uint64_t since_ns;
@@ -69,7 +70,7 @@ struct sv_coll_cache {
     bool own_open, peer_open[SV_COLL_RANKS];
     uint64_t seen_changes[SV_COLL_RANKS];
     cached_t cached[OFFERS];
-    uint64_t cached_bytes;
+    uint64_t held_bytes;     /* of all that is offered */
     unsigned refused;
     bool captured;           /* a call was captured into a graph: nothing is said or answered any more */
     once_t once[ONCE];
@@ -191,12 +192,6 @@ static selvage_status_t accept_offer(sv_coll_arena_t *arena, uint32_t peer, unsi
     if (offer->bytes == 0) /* it is withdrawn: nobody says the number any more */
         return SELVAGE_SUCCESS;
     SV_TRY(sv_transfer_map(&cache->mappings, arena->comm->dev, &place, &accepted->mapping));
-    if (accepted->mapping->bytes > (arena->cache_bytes > WHOLE_BYTES ? arena->cache_bytes : WHOLE_BYTES)) {
-        accepted->mapping->stale = true;
-        sv_transfer_unmap(accepted->mapping);
-        accepted->mapping = NULL;
-        return SELVAGE_ERR_LIMIT;
-    }
     arena->window_base[at] = (uint64_t)(uintptr_t)accepted->mapping->base + offer->offset;
     /* Alone: kernels may be looking at the others. */
     return sv_coll_upload(arena, &arena->priv->window[at], &arena->window_base[at], sizeof arena->window_base[at]);
@@ -346,30 +341,54 @@ bool sv_coll_cache_offers(const selvage_coll_t *coll)
     return coll->arena->cache && coll->arena->cache->own_open;
 }
 
+/* How long the allocation is that begins at base and has at least so many bytes; more than `most`: that is all that is
+   known. It is found out by asking where longer and longer memory lies. */
+static uint64_t find_length(sv_device_t *dev, const uint8_t *base, uint64_t least, uint64_t most)
+{
+    uint64_t within = least, beyond = most + 1;
+    if (least > most || SV_DEVICE_CALL(dev, memory_kind, base, beyond) == SV_MEMORY_DEVICE)
+        return beyond;
+    while (beyond - within > 1) {
+        const uint64_t middle = within + (beyond - within) / 2;
+        if (SV_DEVICE_CALL(dev, memory_kind, base, middle) == SV_MEMORY_DEVICE)
+            within = middle;
+        else
+            beyond = middle;
+    }
+    return within;
+}
+
 static void offer_buffer(selvage_coll_t *coll, uint64_t id, const void *ptr, uint64_t bytes)
 {
     sv_coll_arena_t *arena = coll->arena;
     sv_coll_cache_t *cache = arena->cache;
     sv_device_t *dev = coll->comm->dev;
     offer_t offer = {.bytes = bytes};
+    uint64_t held = bytes;
     unsigned number = 0;
     if (cache->refused >= REFUSED_MAX)
         return;
     sv_coll_note_completed(arena);
+    bool never = SV_DEVICE_CALL(dev, export_memory, ptr, bytes, &offer.handle, &offer.offset) != SELVAGE_SUCCESS;
+    if (!never)
+        held = find_length(dev, (const uint8_t *)ptr - offer.offset, offer.offset + bytes, arena->cache_bytes);
+    never = never || held > arena->cache_bytes;
+    held = never ? 0 : held;
     /* One that may make way, and leaves as much room as there must be. */
-    while (number < OFFERS &&
-           (cache->cached_bytes - cache->cached[number].bytes + bytes > arena->cache_bytes ||
-            !may_make_way(arena, &cache->cached[number], id, ptr, bytes)))
+    while (number < OFFERS && (cache->held_bytes - cache->cached[number].held_bytes + held > arena->cache_bytes ||
+                               !may_make_way(arena, &cache->cached[number], id, ptr, bytes)))
         number++;
     if (number == OFFERS)
         return;
     cached_t *cached = &cache->cached[number];
-    cache->cached_bytes += bytes - cached->bytes;
-    *cached = (cached_t){.id = id, .ptr = ptr, .bytes = bytes, .version = cached->version + 2,
-                         .last_launch = arena->launches};
+    const bool was_offered = cached->offered;
+    cache->held_bytes += held - cached->held_bytes;
+    *cached = (cached_t){.id = id, .ptr = ptr, .bytes = bytes, .held_bytes = held, .version = cached->version + 2,
+                         .never = never, .offered = !never, .last_launch = arena->launches};
     offer.version = cached->version;
-    cached->never = SV_DEVICE_CALL(dev, export_memory, ptr, bytes, &offer.handle, &offer.offset) != SELVAGE_SUCCESS;
-    if (!cached->never)
+    if (never) /* peers let go of what the number stood for */
+        offer = (offer_t){.version = cached->version};
+    if (!never || was_offered)
         write_offer(own_outbox(cache), number, &offer);
 }
 
@@ -413,15 +432,15 @@ static bool is_cached_idle(const sv_coll_arena_t *arena, cached_t *cached, uint6
     }
     const uint64_t idle_ns = now_ns - cached->since_ns;
     return idle_ns >= limits->idle_ns ||
-           (arena->cache->cached_bytes > limits->idle_bytes && idle_ns >= limits->idle_ns / SOONER);
+           (arena->cache->held_bytes > limits->idle_bytes && idle_ns >= limits->idle_ns / SOONER);
 }
 
 /* All calls are over, so that no kernel looks the number up, and none is going to. */
 static void withdraw_cached(sv_coll_cache_t *cache, unsigned number)
 {
     cached_t *cached = &cache->cached[number];
-    const bool was_offered = !cached->never;
-    cache->cached_bytes -= cached->bytes;
+    const bool was_offered = cached->offered;
+    cache->held_bytes -= cached->held_bytes;
     *cached = (cached_t){.version = cached->version + 2};
     if (was_offered)
         write_offer(own_outbox(cache), number, &(offer_t){.version = cached->version});

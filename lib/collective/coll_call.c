@@ -45,7 +45,7 @@ static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: the stream is being captured into a graph, and between nodes "
                         "collectives go through the host", sv_coll_call_name(call.call));
     coll->calls++;
-    if (coll->group_depth == 0)
+    if (coll->group_depth == 0 && !call.captured)
         begin_last(coll, call.stream, false);
     /* Ranks that have nothing to move still meet, so that they see whether they agree; one rank alone need not. */
     if (coll->size == 1 && call.count == 0 && call.call != SV_COLL_PAIR)
@@ -103,7 +103,7 @@ selvage_status_t sv_coll_group_end(selvage_coll_t *coll)
         return sv_error_quiet(coll->group_status, "a call of the group failed, and none of its %u others was launched: "
                               "%s", coll->ngroup, selvage_status_string(coll->group_status));
     SV_TRY(sv_coll_check(coll));
-    if (coll->ngroup > 0)
+    if (coll->ngroup > 0 && !coll->group[0].captured)
         begin_last(coll, coll->group[0].stream, coll->group_composed || coll->spans);
     if (coll->group_composed) {
         const selvage_status_t status = sv_coll_composed_group(coll, coll->group, coll->ngroup);

@@ -29,7 +29,6 @@ static selvage_status_t query_last(sv_coll_arena_t *arena)
 {
     if (arena->completed == arena->launches)
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_coll_record_last(arena));
     selvage_status_t status = SV_DEVICE_CALL(arena->comm->dev, event_query, arena->last);
     if (status == SELVAGE_SUCCESS)
         arena->completed = arena->launches;
@@ -107,16 +106,16 @@ selvage_status_t sv_coll_drain(sv_coll_arena_t *arena, double timeout_s)
                     (unsigned long long)done, status == SELVAGE_SUCCESS ? "they did" : "they did not");
 }
 
-/* Waits until the blocks of the last launch are through. The device is asked as well now and then, because a kernel
+/* Waits until the blocks of a launch, the last one, are through. The device is asked as well now and then, because a kernel
    that it has ended says nothing any more. */
-static selvage_status_t wait_for_blocks(sv_coll_arena_t *arena)
+static selvage_status_t wait_for_blocks(sv_coll_arena_t *arena, uint64_t launch)
 {
     enum { LOOKS_PER_QUESTION = 4096 };
     sv_backoff_t backoff = {.oversubscribed = arena->comm->topology.oversubscribed};
     unsigned looks = 0;
     for (uint32_t block = 0; block < arena->last_blocks;) {
         /* Partner: the release in sv_coll_tell_ended(). */
-        if (__atomic_load_n(&arena->pinned->ended[block], __ATOMIC_ACQUIRE) == arena->launches) {
+        if (__atomic_load_n(&arena->pinned->ended[block], __ATOMIC_ACQUIRE) == launch) {
             block++;
             continue;
         }
@@ -127,7 +126,7 @@ static selvage_status_t wait_for_blocks(sv_coll_arena_t *arena)
                 return status;
         }
     }
-    arena->completed = arena->launches;
+    arena->completed = launch;
     return SELVAGE_SUCCESS;
 }
 
@@ -138,8 +137,8 @@ selvage_status_t sv_coll_wait(selvage_coll_t *coll)
     selvage_status_t status = SELVAGE_SUCCESS;
     if (coll->many_streams)
         status = dev->ops->device_sync(dev);
-    else if (coll->last_launch > 0 && coll->last_launch == arena->launches)
-        status = wait_for_blocks(arena);
+    else if (coll->last_launch > 0 && sv_coll_queue_is_idle(arena) && coll->last_launch == arena->launches)
+        status = wait_for_blocks(arena, coll->last_launch);
     else if (coll->calls > 0)
         status = SV_DEVICE_CALL(dev, stream_sync, coll->stream);
     SV_TRY(status);

@@ -38,14 +38,16 @@ selvage_status_t sv_coll_room_make(sv_coll_arena_t *arena, int ranks, bool exact
     sv_device_t *dev = arena->comm->dev;
     sv_coll_room_t *room;
     void *ptr;
-    if (arena->room || ranks == 1)
+    if (arena->room)
         return SELVAGE_SUCCESS;
     SV_TRY(sv_calloc(1, sizeof *room, &room));
     arena->room = room; /* from here on freed with the arena */
-    room->bytes = bytes_of_room(dev, ranks, exact);
     selvage_status_t status;
     SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, event_create, &room->used), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, event_create, &room->joined), fail);
+    if (ranks == 1) /* whose groups need an event, and no memory */
+        return SELVAGE_SUCCESS;
+    room->bytes = bytes_of_room(dev, ranks, exact);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, malloc, room->bytes, &ptr), fail);
     room->memory = ptr;
     sv_log(SV_LOG_INFO, "collective", "calls made of others: %llu bytes of device memory",
@@ -66,7 +68,7 @@ void sv_coll_room_free(sv_coll_arena_t *arena, bool unmapped)
         SV_DEVICE_CALL(dev, event_destroy, room->used);
     if (room->joined)
         SV_DEVICE_CALL(dev, event_destroy, room->joined);
-    if (unmapped)
+    if (unmapped && room->memory)
         SV_DEVICE_CALL(dev, free, room->memory);
     sv_free(room);
     arena->room = NULL;
@@ -117,7 +119,7 @@ static selvage_status_t enqueue_steps(selvage_coll_t *coll, const sv_coll_call_t
 
 selvage_status_t sv_coll_composed_enqueue(selvage_coll_t *coll, const sv_coll_call_t *call)
 {
-    if (coll->size == 1) /* of no use to others, and without a room */
+    if (coll->size == 1) /* of no use to others, and without memory */
         return sv_coll_fold_enqueue(coll, call);
     selvage_status_t status = enqueue_steps(coll, call);
     if (status != SELVAGE_SUCCESS)

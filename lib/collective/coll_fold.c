@@ -159,7 +159,7 @@ static selvage_status_t fold_divided(const folding_t *f)
     const uint64_t each = (nearly + unit - 1) / unit * unit; /* at most `most`, which is a multiple too */
     for (uint64_t at = 0; at < call->count; at += each)
         SV_TRY(fold_chunk(f, (const uint8_t *)call->send + at * f->element_bytes,
-                          (uint8_t *)call->recv + at * f->element_bytes,
+                          root_or_all(f) ? (uint8_t *)call->recv + at * f->element_bytes : NULL,
                           call->count - at < each ? call->count - at : each));
     return SELVAGE_SUCCESS;
 }

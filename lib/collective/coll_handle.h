@@ -92,10 +92,9 @@ typedef struct sv_coll_arena {
     int *list;                 /* room for all ranks, to name those of a communicator that is not made yet */
     void *stream;              /* Selvage's own, for set-up */
     bool copies_open;          /* copies may be under way on it */
-    sv_event_t *last;          /* after launch number `recorded`, which is the last one unless the host waits */
+    sv_event_t *last;          /* after the last launch */
     void *last_stream;
     uint32_t last_blocks;      /* of the last launch */
-    uint64_t recorded;
     uint64_t launches;         /* so far; */
     uint64_t completed;        /* launches known to be complete */
     uint64_t pieces;           /* of work in all launches so far, one for each channel: what the counts add up to,
@@ -257,8 +256,6 @@ void sv_coll_select(const sv_coll_facts_t *facts, const sv_coll_call_t *call, sv
 
 /* coll_launch.c: enqueues calls (one, or a group) of coll as one launch. Never blocks but for room in the FIFO. */
 selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls);
-/* Records arena->last after the last launch, if it is not yet. */
-selvage_status_t sv_coll_record_last(sv_coll_arena_t *arena);
 /* coll_call.c: checks a call and launches it, or adds it to the open group. */
 selvage_status_t sv_coll_submit(selvage_coll_t *coll, const sv_coll_call_t *call);
 /* What a call in an open group was refused with, if it was: the group is not launched then. */

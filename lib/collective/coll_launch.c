@@ -8,8 +8,7 @@
  * Launches of an arena run one after another, because two grids that wait for other ranks must not share the device.
  * On one stream they do. For the next stream an event is recorded after every launch, at once: recorded only when
  * another stream asks, it would also stand for what the user has enqueued since, which may itself wait for that other
- * stream's collective, and the stream might be gone by then. Where the host waits for each call (params.host_waits),
- * neither can be, and the event, which costs a microsecond, is recorded when it is asked for.
+ * stream's collective, and the stream might be gone by then.
  *
  * What is captured into a graph has no event, and nothing here counts it: the user orders replays and other launches.
  * All that changes from one replay to the next, steps and rounds, the kernels keep in device memory anyway. The FIFO's
@@ -18,15 +17,6 @@
 #include "base/base_status.h"
 #include "collective/coll_cache.h"
 #include "collective/coll_parts.h"
-
-selvage_status_t sv_coll_record_last(sv_coll_arena_t *arena)
-{
-    if (arena->recorded == arena->launches)
-        return SELVAGE_SUCCESS;
-    SV_TRY(SV_DEVICE_CALL(arena->comm->dev, event_record, arena->last, arena->last_stream));
-    arena->recorded = arena->launches;
-    return SELVAGE_SUCCESS;
-}
 
 typedef struct batch {
     selvage_coll_t *coll;
@@ -78,7 +68,7 @@ static selvage_status_t batch_launch(batch_t *batch)
     arena->last_blocks = blocks;
     arena->launches++;
     arena->pieces += pieces;
-    return coll->host_waits ? SELVAGE_SUCCESS : sv_coll_record_last(arena);
+    return SV_DEVICE_CALL(dev, event_record, arena->last, batch->stream);
 }
 
 static selvage_status_t batch_add(batch_t *batch, const sv_coll_work_t *work)
@@ -129,14 +119,11 @@ static selvage_status_t launch_joined(batch_t *batch, const sv_coll_call_t *call
     const sv_coll_call_t *send, *recv;
     /* 1. The launch waits for the last one, and for the streams of all calls. A wait is for what was recorded when it
        was enqueued, so that one event serves them all; the launch records it anew. */
-    if (arena->launches > arena->completed && batch->stream != arena->last_stream && !batch->captured) {
-        SV_TRY(sv_coll_record_last(arena));
+    if (arena->launches > 0 && batch->stream != arena->last_stream && !batch->captured)
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, batch->stream, arena->last));
-    }
     for (unsigned i = 1; i < ncalls; i++) {
         if (!sv_coll_is_new_stream(calls, i))
             continue;
-        arena->recorded = 0;
         SV_TRY(SV_DEVICE_CALL(dev, event_record, arena->last, calls[i].stream));
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, batch->stream, arena->last));
     }
@@ -195,14 +182,11 @@ selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *call
         /* The event may stand for a user's stream now; this one comes after the last launch as well. */
         (void)SV_DEVICE_CALL(dev, event_record, arena->last, calls[0].stream);
         arena->last_stream = calls[0].stream;
-        arena->recorded = arena->launches;
         return status;
     }
     /* The other streams of the group go on after the launch. */
     for (unsigned i = 1; i < ncalls; i++)
-        if (sv_coll_is_new_stream(calls, i)) {
-            SV_TRY(sv_coll_record_last(arena));
+        if (sv_coll_is_new_stream(calls, i))
             SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, calls[i].stream, arena->last));
-        }
     return SELVAGE_SUCCESS;
 }

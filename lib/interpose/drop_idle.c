@@ -40,7 +40,7 @@ void sv_drop_give_back(void)
     sv_drop_read_notes();
     sv_drop_unlock();
     sv_drop_strips_break_idle();
-    const bool colls_due = world && sv_drop_collcomm_trim(false);
+    const bool colls_due = sv_drop_collcomm_trim(false);
     const bool pool_due = sv_drop_pool_has_idle(now_ns), scratch_due = sv_drop_scratch_has_idle(now_ns);
     if (!due && !colls_due && !pool_due && !scratch_due)
         return;

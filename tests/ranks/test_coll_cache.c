@@ -400,11 +400,11 @@ static void capture(local_rank_t *self)
 
 static _Atomic int said;
 
-static void count_said(local_rank_t *self)
+static void count_said_of(local_rank_t *self, size_t allocated)
 {
     bench_t b;
     open_bench(&b, self);
-    uint32_t *send = allocate(&b, COUNT), *recv = allocate(&b, COUNT);
+    uint32_t *send = allocate(&b, allocated), *recv = allocate(&b, allocated);
     for (unsigned call = 0; call < 6; call++) {
         local_ranks_barrier(self);
         add_up(&b, send, recv, COUNT, call);
@@ -413,6 +413,17 @@ static void count_said(local_rank_t *self)
     release(&b, send);
     release(&b, recv);
     close_bench(&b);
+}
+
+static void count_said(local_rank_t *self)
+{
+    count_said_of(self, COUNT);
+}
+
+/* In allocations of their own. */
+static void count_said_apart(local_rank_t *self)
+{
+    count_said_of(self, 3 << 20);
 }
 
 static void run(const char *more, int size, void (*body)(local_rank_t *self), bool log_expected)
@@ -430,7 +441,7 @@ static void test_what_is_said(void)
     CHECK_EQ(said, 6);
     run("COLL_CACHE_BYTES=0", 3, count_said, false);
     CHECK_EQ(said, 0);
-    run("COLL_CACHE_BYTES=8000", 3, count_said, false); /* room for one */
+    run("COLL_CACHE_BYTES=20M", 3, count_said_apart, false); /* room for one of 12 MiB, though parts are used */
     CHECK_EQ(said, 3);
     run("COLL_ALGO=ring", 3, count_said, false); /* which has no use for it */
     CHECK_EQ(said, 0);

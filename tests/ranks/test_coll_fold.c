@@ -230,7 +230,10 @@ static void run_group(local_rank_t *self)
                          SELVAGE_SUCCESS);
     }
     CHECK_STATUS(selvage_coll_group_end(coll), SELVAGE_SUCCESS);
-    CHECK_STATUS(selvage_stream_synchronize(self->dev, stream[self->rank % STREAMS]), SELVAGE_SUCCESS);
+    if (self->rank == 0)
+        CHECK_STATUS(selvage_coll_wait(coll), SELVAGE_SUCCESS);
+    else
+        CHECK_STATUS(selvage_stream_synchronize(self->dev, stream[self->rank % STREAMS]), SELVAGE_SUCCESS);
     for (int i = 0; i < AT_ONCE; i++)
         CHECK_EQ(count_wrong(coll, &at_once[i], &b[i]), 0);
     long wrong = 0;
@@ -315,6 +318,7 @@ static void test_at_once(void)
     }
     local_ranks_env("");
     local_ranks_run(&(local_run_t){.size = 3, .body = run_graph});
+    local_ranks_run(&(local_run_t){.size = 1, .body = run_group});
 }
 
 /* --- what goes wrong ---------------------------------------------------------------------------------------------- */
