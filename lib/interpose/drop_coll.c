@@ -169,7 +169,7 @@ static int sv_drop_rma_end(sv_drop_call_t *call, int code, MPI_Win win, int targ
 SV_DROP_EXPORT int MPI_Barrier(MPI_Comm comm)
 {
     MPI_Request request = MPI_REQUEST_NULL;
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     const int code = sv_drop_enter(comm)
                          ? sv_drop_drive(PMPI_Ibarrier(comm, &request), &request, MPI_STATUS_IGNORE)
                          : PMPI_Barrier(comm);

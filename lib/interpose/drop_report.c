@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_MAX = 4096, NAME_BYTES = 32, ROUTE_BYTES = 8, TO_ALL = -2 };
+enum { ROWS_MAX = 4096, NAME_BYTES = 32, ROUTE_BYTES = 12, TO_ALL = -2 };
 
 typedef struct row {
     char call[NAME_BYTES], route[ROUTE_BYTES];
@@ -114,7 +114,7 @@ static void print_rows(const row_t *rows, int n)
             snprintf(to, sizeof to, "%d", rows[i].to);
         if (rows[i].seconds > 0)
             snprintf(rate, sizeof rate, "%.3f", (double)rows[i].bytes / rows[i].seconds * 1e-9);
-        fprintf(stderr, "  %5d %5s  %-30s %-7s %12lld %14lld %9s\n", rows[i].from, to, rows[i].call,
+        fprintf(stderr, "  %5d %5s  %-30s %-9s %12lld %14lld %9s\n", rows[i].from, to, rows[i].call,
                 rows[i].route, (long long)rows[i].messages, (long long)rows[i].bytes, rate);
     }
 }
@@ -139,7 +139,7 @@ void sv_drop_report(void)
     PMPI_Type_contiguous((int)sizeof(row_t), MPI_BYTE, &row);
     PMPI_Type_commit(&row);
     if (prints)
-        fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-30s %-7s %12s %14s %9s\n", "from", "to",
+        fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-30s %-9s %12s %14s %9s\n", "from", "to",
                 "call", "route", "messages", "bytes", "GB/s");
     if (!prints)
         PMPI_Send(table.rows, n, row, 0, TAG, comm);

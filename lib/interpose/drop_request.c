@@ -26,7 +26,7 @@
 #include <string.h>
 
 /* LOOKS: how many requests that have not ended a turn looks at. TURN_MOST: of those and of such as have. */
-enum { TURNS_BUSY = 64, END_TURNS = 200, LOOKS = 16, TURN_MOST = 256 };
+enum { TURNS_BUSY = 64, LOOKS = 16, TURN_MOST = 256 };
 
 _Atomic int sv_drop_open, sv_drop_running;
 
@@ -275,8 +275,9 @@ void sv_drop_request_own(MPI_Request request, void *first, void *second)
 
 /* --- progress ----------------------------------------------------------------------------------------------------- */
 
-/* Whether MPI is through with it. What came may be an announcement, and then Selvage is not. */
-static bool inner_ended(sv_drop_op_t *op)
+/* Whether MPI is through with it. What came may be an announcement, and then Selvage is not. held: the program's memory
+   is not free yet. Of fragments all the same MPI is told where to put them, as their sender waits for that. */
+static bool inner_ended(sv_drop_op_t *op, bool held)
 {
     int done = 0;
     if (op->batched)
@@ -293,7 +294,9 @@ static bool inner_ended(sv_drop_op_t *op)
             PMPI_Comm_call_errhandler(op->fast.comm, code);
     } else if (done) {
         op->inner = MPI_REQUEST_NULL;
-        sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
+        op->unread = held && !sv_drop_fast_needs_no_memory(&op->fast, &op->call, &op->status);
+        if (!op->unread)
+            sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
     } else if (sv_drop_fast_is_lost(&op->fast, op->call.peer))
         PMPI_Cancel(&op->inner);
     return done || code != MPI_SUCCESS;
@@ -321,10 +324,11 @@ static bool op_ended(sv_drop_op_t *op, int mine)
 {
     int done = 0;
     bool arrived;
-    if (op->joint || sv_drop_order_holds(op))
+    const bool held = sv_drop_order_holds(op);
+    if (op->joint || (held && !sv_drop_fragments_may_come(&op->fast)))
         return false;
     if (op->orphan || !op->keeps)
-        arrived = op->orphan ? orphan_ended(op) : inner_ended(op);
+        arrived = op->orphan ? orphan_ended(op) : inner_ended(op, held);
     else {
         /* It is looked at without ending it. If a thread ends it now, the status is empty: only announcements count. */
         if (!op->announcement_read &&
@@ -332,6 +336,11 @@ static bool op_ended(sv_drop_op_t *op, int mine)
             op->announcement_read = sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
         arrived = op->announcement_read;
     }
+    if (held)
+        return false;
+    if (op->unread)
+        sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
+    op->unread = false;
     const bool landed = arrived && sv_drop_fast_ended(&op->fast, &op->error);
     /* The send of a call that receives as well is tested each time: a sender may wait for what lands here. */
     int code = MPI_SUCCESS;
@@ -350,6 +359,7 @@ static bool op_ended(sv_drop_op_t *op, int mine)
 static void note_fast_error(sv_drop_op_t *op)
 {
     op->call.fast = op->fast.arrived || op->fast.request || op->call.fast;
+    op->call.fragmented = op->fast.fragmented;
     if (op->fast.arrived) {
         op->call.bytes = (int64_t)op->fast.bytes;
         op->call.peer = op->status.MPI_SOURCE;
@@ -506,6 +516,7 @@ void sv_drop_op_start(sv_drop_op_t *op)
     op->call.begin_ns = sv_drop_trace_now();
     op->call.fast = false;
     op->announcement_read = op->reported = op->given = op->asked = op->fast.arrived = op->fast.unstages = false;
+    op->fast.fragmented = false;
     op->error = op->fast.error = MPI_SUCCESS;
     pthread_mutex_unlock(&engine.lock);
 }
@@ -519,8 +530,8 @@ void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle)
         op->handle = handle;
         list_handle(op);
     }
-    if (op->active && !op->running && op->fast.monitored && sv_drop_fast_drives())
-        list_running(op); /* else what is announced has come already, and nobody waits for this rank to hear it */
+    if (op->fast.monitored && (sv_drop_fast_drives() || sv_drop_fragments_may_come(&op->fast)))
+        sv_drop_op_run(op); /* else what is announced has come already, and nobody waits for this rank to hear it */
     release_op_locked(op);
     pthread_mutex_unlock(&engine.lock);
 }
@@ -553,42 +564,13 @@ bool sv_drop_op_adopt(sv_drop_op_t *op)
     return adopts;
 }
 
-static int running_turns(void)
+sv_drop_op_t *sv_drop_op_first(void)
 {
-    return END_TURNS * (atomic_load_explicit(&sv_drop_running, memory_order_relaxed) / LOOKS + 1);
+    return engine.first;
 }
 
-/* Messages of the route get some time to come or to leave, and after that they have failed. All others go on. */
-void sv_drop_requests_retire(void)
+void sv_drop_op_run(sv_drop_op_t *op)
 {
-    unsigned turns = 0;
-    pthread_mutex_lock(&engine.lock);
-    for (int i = running_turns(); engine.first && i > 0; i--)
-        sv_drop_turn(&turns);
-    for (sv_drop_op_t *op = engine.first; op; op = op->next)
-        if (op->fast.request) {
-            selvage_message_free(&op->fast.request);
-            op->fast.request = NULL;
-            op->fast.error = op->fast.error ? op->fast.error : MPI_ERR_OTHER;
-        }
-    pthread_mutex_unlock(&engine.lock);
-}
-
-/* Requests that are left after some time stay with MPI, with their staging memory. Another rank may be about to send
-   what one of them receives. */
-int sv_drop_requests_end(int *open_out)
-{
-    unsigned turns = 0;
-    int left = 0;
-    *open_out = 0;
-    pthread_mutex_lock(&engine.lock);
-    for (sv_drop_op_t *op = engine.first; op; op = op->next)
-        *open_out += !op->orphan && !op->freed;
-    for (int i = running_turns(); engine.first && i > 0; i--)
-        sv_drop_turn(&turns);
-    sv_drop_read_notes(); /* those that the program has completed last are ended, and in the timeline */
-    for (sv_drop_op_t *op = engine.first; op; op = op->next)
-        left++;
-    pthread_mutex_unlock(&engine.lock);
-    return left;
+    if (op->keeps && op->active && !op->running)
+        list_running(op);
 }

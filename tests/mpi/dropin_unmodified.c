@@ -26,6 +26,7 @@
  *   unheard   makes calls on one rank that MPI refuses there, with much in them
  *   blocks    gathers and scatters blocks of many kinds; makes such calls that MPI refuses on one rank, or that fail
  *   ending    sends and receives in MPI_Finalize, as a library that ends there
+ *   fragments  sends long messages in all ways, and does other things between their beginning and their end
  *   among     adds up on communicators of some of the ranks, and of all in another order
  *   beside, parts  add up on communicators of some ranks, whose others have host memory only or come to it later
  *   adders    has threads that add up on communicators of their own
@@ -370,10 +371,11 @@ static int wanted_level(int argc, char **argv)
     const bool odd = rank && atoi(rank) % 2 == 1;
     static const char *const singles[] = {"spawned-job", "blocks-of-each-kind", "sums-of-some-ranks",
                                           "sums-beside-writer", "sums-by-parts", "one-rank-of-some-lacks-collectives",
-                                          "refused-collective-on-rank-0", "neighbors-of-each-kind",
-                                          "refused-neighbors-on-rank-0", "damaged-neighbors", "calls-that-do-not-block",
-                                          "calls-that-do-not-block-alone"};
-    bool alone = argc > 1 && odd && strcmp(argv[1], "ranks-without-threads") == 0;
+                                           "refused-collective-on-rank-0", "neighbors-of-each-kind",
+                                           "refused-neighbors-on-rank-0", "damaged-neighbors", "calls-that-do-not-block",
+                                           "calls-that-do-not-block-alone"};
+    bool alone = argc > 1 && ((odd && strcmp(argv[1], "ranks-without-threads") == 0) ||
+                              strncmp(argv[1], "fragments-", sizeof "fragments-" - 1) == 0);
     for (size_t i = 0; i < sizeof singles / sizeof singles[0] && argc > 1; i++)
         alone = alone || strcmp(argv[1], singles[i]) == 0;
     const bool in_turn = argc > 1 && strcmp(argv[1], "threads-in-turn") == 0;
@@ -464,6 +466,12 @@ int main(int argc, char **argv)
         {"long-request-lists", run_lists},
         {"calls-in-error-handler", run_nested},
         {"requests-of-other-thread", run_listener},
+        {"fragments-in-each-way", run_fragments},
+        {"fragments-and-blocked-calls", run_fragments_meet},
+        {"fragments-in-turn", run_fragments_in_turn},
+        {"fragments-too-long", run_fragments_short},
+        {"fragments-freed", run_fragments_freed},
+        {"fragments-timed", run_fragments_timed},
         {"freed-sends", run_freed},
         {"buffered-sends", run_buffered},
         {"threads-in-turn", run_turns},

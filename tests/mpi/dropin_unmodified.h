@@ -103,6 +103,14 @@ void run_short(void);
 /* dropin_short.c */
 void run_among(void);
 
+/* dropin_fragments.c */
+void run_fragments(void);
+void run_fragments_meet(void);
+void run_fragments_in_turn(void);
+void run_fragments_short(void);
+void run_fragments_freed(void);
+void run_fragments_timed(void);
+
 /* dropin_failing.c */
 void run_stopped(void);
 
