@@ -333,8 +333,8 @@ selvage_status_t selvage_coll_error(selvage_coll_t *coll);
  * @brief Waits until the last call or group of @p coll is complete. Gives what selvage_coll_error() then gives.
  * Local; blocks the host, and looks at memory meanwhile; not stream-ordered.
  *
- * Results can be read then, by the host and by any stream. The call returns sooner than one that synchronises the stream
- * if @p coll was made with params.host_waits: its kernels tell the host when all of their stores are there, and the
+ * Results can be read then, by the host and by any stream. The call returns sooner than one that synchronises the
+ * stream if @p coll was made with params.host_waits: its kernels tell the host when all of their stores are there, and the
  * device says that they are complete after that. Without host_waits, between nodes, and with exact sums it synchronises
  * the stream, and the device after a group with exact sums or between nodes. Calls in graphs are not waited for. The
  * stream of the last call must still be there.

@@ -6,8 +6,8 @@
  * short calls. An event after the last launch says the same of all launches, also where an error has kept blocks from
  * counting, and where graphs have made channels count what was not launched here.
  *
- * Where the host waits for its calls, the blocks of a launch store its number when they are through. That is seen before
- * the device says that the launch is complete, and all that they have stored comes before it.
+ * Where the host waits for its calls, the blocks of a launch store its number when they are through. That is seen
+ * before the device says that the launch is complete, and all that they have stored comes before it.
  *
  * One thread at a time is inside, and only sv_coll_drain() and sv_coll_wait() wait. The arena owns a callback until it
  * has run.
@@ -106,8 +106,8 @@ selvage_status_t sv_coll_drain(sv_coll_arena_t *arena, double timeout_s)
                     (unsigned long long)done, status == SELVAGE_SUCCESS ? "they did" : "they did not");
 }
 
-/* Waits until the blocks of a launch, the last one, are through. The device is asked as well now and then, because a kernel
-   that it has ended says nothing any more. */
+/* Waits until the blocks of a launch, the last one, are through. The device is asked as well now and then, because a
+   kernel that it has ended says nothing any more. */
 static selvage_status_t wait_for_blocks(sv_coll_arena_t *arena, uint64_t launch)
 {
     enum { LOOKS_PER_QUESTION = 4096 };

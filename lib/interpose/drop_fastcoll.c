@@ -263,7 +263,7 @@ static bool make_reduce_scatter(const scatter_t *x, int *code)
             status = copy_on_device(place, x->recvbuf, own);
         if (status == SELVAGE_SUCCESS)
             status = enqueue_scatter(coll, x, from, to, &number);
-        if (status == SELVAGE_SUCCESS && in_place && own > 0) { /* which waiting for the call alone would not wait for */
+        if (status == SELVAGE_SUCCESS && in_place && own > 0) { /* for which waiting for the call does not wait */
             status = copy_on_device(x->recvbuf, place, own);
             if (status == SELVAGE_SUCCESS)
                 status = selvage_stream_synchronize(sv_drop_device(), sv_drop_coll_stream());

@@ -10,8 +10,7 @@
  *   hear   everybody's entry; verify the digests; keep the counters
  *
  * To other ranks it looks like the same call by the kernels of coll_run.h, so each rank may take either. Nothing is
- * fenced. Data travels with its flags. The next launch gives the slots back, when no load is left that the next writer
- * could overtake.
+ * fenced: data travels with flags. The next launch gives slots back, when no load is left that a writer could overtake.
  */
 #ifndef SV_COLL_SMALL_H
 #define SV_COLL_SMALL_H
