@@ -371,9 +371,9 @@ static int wanted_level(int argc, char **argv)
     const bool odd = rank && atoi(rank) % 2 == 1;
     static const char *const singles[] = {"spawned-job", "blocks-of-each-kind", "sums-of-some-ranks",
                                           "sums-beside-writer", "sums-by-parts", "one-rank-of-some-lacks-collectives",
-                                           "refused-collective-on-rank-0", "neighbors-of-each-kind",
-                                           "refused-neighbors-on-rank-0", "damaged-neighbors", "calls-that-do-not-block",
-                                           "calls-that-do-not-block-alone"};
+                                          "refused-collective-on-rank-0", "neighbors-of-each-kind",
+                                          "refused-neighbors-on-rank-0", "damaged-neighbors", "calls-that-do-not-block",
+                                          "calls-that-do-not-block-alone"};
     bool alone = argc > 1 && ((odd && strcmp(argv[1], "ranks-without-threads") == 0) ||
                               strncmp(argv[1], "fragments-", sizeof "fragments-" - 1) == 0);
     for (size_t i = 0; i < sizeof singles / sizeof singles[0] && argc > 1; i++)
