@@ -45,7 +45,7 @@ typedef struct sv_drop_settings {
     bool checks;                     /* what goes by the fast route is verified */
     int64_t fast_bytes; /* messages of at least so many take the fast route */
     int64_t row_bytes;  /* the same in a long row of sends, where a message costs less by it, and of one that waits */
-    int64_t coll_bytes, cache_bytes; /* the same of collective calls by Selvage's own; of whose buffers others map these */
+    int64_t coll_bytes, cache_bytes; /* the same of collective calls by Selvage's own; what others map for these */
     int64_t shared_bytes; /* the same of a message by itself, where other processes use the GPU */
     bool chooses;       /* the user has not said what takes the route */
     int64_t slot_bytes; /* of a slot of the route's; 0: as suits the node */
