@@ -400,7 +400,7 @@ typedef struct sv_drop_fast {
     selvage_request_t *request; /* Selvage's message, under way */
     struct sv_drop_fragments *fragments; /* MPI's messages that the bytes go or come by, under way; owned */
     bool awaits, fragmented;    /* fragments may come to this receive; they came, or went (drop_fragment.c) */
-    int from;                   /* of one that awaits: from this rank of MPI_COMM_WORLD, or MPI_ANY_SOURCE */
+    int from;                   /* of one that awaits: rank of MPI_COMM_WORLD; MPI_ANY_SOURCE; MPI_UNDEFINED: unknown */
     void *announcement;         /* a send's announcement, or what a probe has taken; owned */
     int64_t begin_ns;           /* of a receive, where the program's user has set a deadline */
     int error;                  /* MPI's class of what went wrong on the route; MPI_SUCCESS: nothing */

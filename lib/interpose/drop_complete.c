@@ -531,9 +531,15 @@ SV_DROP_EXPORT int MPI_Cancel(MPI_Request *request)
         sv_drop_progress();
         op = sv_drop_op_find(*request);
     }
-    const bool matched = sv_drop_given_has(op); /* with a message that a probe has taken: it is too late */
+    /* A receive that stands in its place is cancelled. For a send by the route, and for what has ended, it is too
+       late. */
+    int code = MPI_SUCCESS;
+    if (op && op->instead != MPI_REQUEST_NULL && !op->isend)
+        code = MPI_Cancel(&op->instead);
+    else if (!sv_drop_given_has(op))
+        code = PMPI_Cancel(request);
     sv_drop_op_release(op);
-    return matched ? MPI_SUCCESS : PMPI_Cancel(request);
+    return code;
 }
 
 static int start_persistent(MPI_Request *requests, int n, bool all)

@@ -4,16 +4,17 @@
  * route does not reach. Staged as a whole, a message takes the sum of three ways: down, from host to host, and up. In
  * fragments it takes about as long as the slowest of them.
  *
- *   sender     PMPI_Isend(announcement)    copy down 0 .. PMPI_Isend(0)
- *                                                     copy down 1 .. PMPI_Isend(1)  ...
+ *   sender     PMPI_Isend(announcement)    copy down 0 .. PMPI_Issend(0)
+ *                                                     copy down 1 .. PMPI_Issend(1)  ...
  *   receiver   PMPI_Irecv(pinned, or host memory) ... it is an announcement: PMPI_Irecv(0), (1), ...
  *              ... 0 has come: copy up 0
  *
  * The announcement (drop_announce.c) is a plain message with the program's envelope, so that matching stays MPI's. The
  * fragments are plain messages on a communicator of the drop-in's own. Their tag is made of the message's number, and
- * MPI keeps their order. When the call that sends returns, MPI has all of them. When the receiver has read the
- * announcement, it posts receives for all of them, into the staging memory or the host memory of the receive. So from
- * then on neither rank needs the other's drop-in.
+ * MPI keeps their order. They are synchronous, so that their sender knows which have been received: until then no other
+ * message to that rank has their tag. When the call that sends returns, MPI has all of them. When the receiver has read
+ * the announcement, it posts receives for all of them, into the staging memory or the host memory of the receive. So
+ * from then on neither rank needs the other's drop-in.
  *
  * Only to a rank that has invited this one (drop_invite.c). A send waits until the receiver has taken its fragments,
  * as MPI's own sends do. If the receiver withdraws its invitation meanwhile, the send is complete at once, as buffered
@@ -39,6 +40,7 @@ enum { MOST = 64, AHEAD = 4 };
 /* A message in fragments. */
 typedef struct sv_drop_fragments {
     struct sv_drop_fragments *next; /* among those left over, or at rest */
+    struct sv_drop_fragments *next_sent; /* among sends that have not been received as a whole */
     bool sends, too_long, failed;
     int n, done;             /* the first `done` have gone or come */
     int to, tag;             /* of a send: rank of MPI_COMM_WORLD */
@@ -59,6 +61,7 @@ typedef struct sv_drop_fragments {
 static struct {
     MPI_Comm comm;           /* that of the invitations, once it is made */
     sv_drop_fragments_t *left, *rest; /* sends that the program need not wait for; and at rest */
+    sv_drop_fragments_t *sent; /* all sends that have not been received as a whole */
     selvage_device_t *device; /* of the events */
     selvage_event_t *event[AHEAD];
     bool sends;              /* a send copies down: an error handler that runs meanwhile sends as a whole */
@@ -87,8 +90,19 @@ static sv_drop_fragments_t *take_fragments(void)
     return made;
 }
 
+/* The partner is sv_drop_fragments_announce(). */
+static void unlist_sent(const sv_drop_fragments_t *these)
+{
+    sv_drop_fragments_t **at = &fragments.sent;
+    while (*at != these)
+        at = &(*at)->next_sent;
+    *at = these->next_sent;
+}
+
 static void put_to_rest(sv_drop_fragments_t *these)
 {
+    if (these->sends)
+        unlist_sent(these);
     sv_drop_unstage(these->owned);
     free(these->sink);
     these->owned = these->sink = NULL;
@@ -169,7 +183,11 @@ bool sv_drop_fragments_may_send(int64_t count, MPI_Datatype type, int dest, int 
     const int to = sv_drop_world_rank(comm, dest);
     if (to == MPI_UNDEFINED || to == sv_drop_rank(MPI_COMM_WORLD))
         return false;
-    return sv_drop_is_invited_by(to, true);
+    sv_drop_lock();
+    sv_drop_ask_for_invitation(to);
+    const bool invited = sv_drop_is_invited_by(to, true);
+    sv_drop_unlock();
+    return invited;
 }
 
 bool sv_drop_fragments_suit(const sv_drop_buffer_t *buffer)
@@ -193,14 +211,31 @@ static int tag_of(int32_t id)
     return SV_DROP_NOTE_TAG + 1 + id % sv_drop_route.tag_most;
 }
 
+/* Fragments whose announcement was cut off or cancelled stay with MPI, and must not be taken for those of a later
+   message. So numbers are passed over whose tag is in use with that receiver. */
+static int32_t take_id_of_free_tag(int to)
+{
+    const sv_drop_fragments_t *same;
+    int32_t id;
+    do {
+        id = sv_drop_take_id();
+        same = fragments.sent;
+        while (same && (same->to != to || same->tag != tag_of(id)))
+            same = same->next_sent;
+    } while (same);
+    return id;
+}
+
 void *sv_drop_fragments_announce(sv_drop_fast_t *state, const sv_drop_buffer_t *buffer, int dest, int tag,
                                  MPI_Comm comm)
 {
     const int to = sv_drop_world_rank(comm, dest);
     sv_drop_lock();
     sv_drop_fragments_t *these = take_fragments();
-    const int32_t id = sv_drop_take_id();
+    const int32_t id = take_id_of_free_tag(to);
     these->sends = true;
+    these->next_sent = fragments.sent;
+    fragments.sent = these; /* partner: unlist_sent() */
     these->to = to;
     these->host = buffer->host;
     these->bytes = buffer->bytes;
@@ -267,8 +302,8 @@ void sv_drop_fragments_send(sv_drop_fast_t *state, sv_drop_buffer_t *buffer)
             continue;
         }
         must_copy(status);
-        if (PMPI_Isend(these->host + (size_t)these->n * these->each, (int)bytes_of(these, these->n), MPI_BYTE,
-                       these->to, these->tag, fragments.comm, &these->request[these->n]) != MPI_SUCCESS)
+        if (PMPI_Issend(these->host + (size_t)these->n * these->each, (int)bytes_of(these, these->n), MPI_BYTE,
+                        these->to, these->tag, fragments.comm, &these->request[these->n]) != MPI_SUCCESS)
             sv_drop_fatal("a message could not be sent", "a fragment, after its announcement");
         these->n++;
     }
@@ -276,6 +311,18 @@ void sv_drop_fragments_send(sv_drop_fast_t *state, sv_drop_buffer_t *buffer)
     if (stream)
         sv_drop_stream_give(dev, stream);
     sv_drop_trace_span("copy", begin_ns, (int64_t)these->bytes);
+}
+
+void sv_drop_fragments_cancel(sv_drop_fast_t *state, const MPI_Status *status)
+{
+    int cancelled = 0;
+    if (!state->fragments || !state->fragments->sends)
+        return;
+    PMPI_Test_cancelled(status, &cancelled);
+    if (!cancelled)
+        return;
+    sv_drop_fragments_release(state->fragments);
+    state->fragments = NULL;
 }
 
 /* --- receiving ---------------------------------------------------------------------------------------------------- */

@@ -20,7 +20,8 @@ void sv_drop_fragments_end(void);
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */
 
-/* Whether a message from device memory may go in fragments: it is long, and its receiver has asked for them. */
+/* Whether a message from device memory, which is staged else, may go in fragments: it is long, and its receiver has
+   invited this rank. The first such message asks the receiver for that. */
 bool sv_drop_fragments_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
 /* Whether its staging buffer is such that it can. */
 bool sv_drop_fragments_suit(const sv_drop_buffer_t *buffer);
@@ -30,6 +31,9 @@ void *sv_drop_fragments_announce(sv_drop_fast_t *state, const sv_drop_buffer_t *
 /* Copies down and gives MPI each fragment as it comes. The state takes the buffer's staging memory over. When this
    returns, all of it is in MPI's hands. */
 void sv_drop_fragments_send(sv_drop_fast_t *state, sv_drop_buffer_t *buffer);
+/* MPI's request of the announcement has ended with this status. If it was cancelled, nobody will receive the fragments,
+   and nobody waits for them. With the lock. */
+void sv_drop_fragments_cancel(sv_drop_fast_t *state, const MPI_Status *status);
 
 /* --- receiving ---------------------------------------------------------------------------------------------------- */
 
@@ -44,7 +48,7 @@ static inline bool sv_drop_fragments_may_come(const sv_drop_fast_t *state)
 /* The same of a receive that has not begun. */
 bool sv_drop_fragments_may_come_to(int64_t count, MPI_Datatype type);
 
-/* A message has come as a whole: if it is one that could have come in fragments, its sender is asked for them. With the
+/* A message has come as a whole: if it is long, and its sender has asked, that is invited to send fragments. With the
    lock. */
 void sv_drop_fragments_invite(const sv_drop_fast_t *state, int source, MPI_Count bytes);
 /* Begins to receive what a notice announces. With the lock. */

@@ -4,7 +4,8 @@
  *
  * A rank may be announced something only if it looks at all of its receives, which ranks do whose end of the fast
  * route is open (drop_fast.c). It tells a rank so that has sent it a long message as a whole, by a note: an invitation.
- * Nobody waits for one.
+ * Nobody waits for one. It invites only ranks that have asked for that, by a note as well, when they first staged a
+ * long message to it. Others have no use for it: what they send is in host memory.
  *
  * A rank that blocks in MPI without turns of the drop-in's reads no announcements. Between its receive and the end of
  * that call MPI itself would take a message to the receive, and a sender may wait for just that. So before such a call
@@ -28,12 +29,15 @@
 /* Another rank. */
 typedef struct peer {
     bool invites, invited;   /* it invites this rank; and the reverse */
+    bool asks, asked;        /* it has asked this rank for an invitation; and the reverse */
+    int notes;               /* to it, that it has not read */
     uint8_t withdrawals;     /* of this rank's */
     uint16_t whole;          /* long messages that have come from it as a whole since */
 } peer_t;
 
 typedef struct note {
     struct note *next;
+    int to;
     MPI_Request request;
 } note_t;
 
@@ -61,18 +65,22 @@ bool sv_drop_is_long(int64_t count, MPI_Datatype type)
 
 /* --- notes -------------------------------------------------------------------------------------------------------- */
 
-static const int invitation = 1, withdrawal = 0; /* what notes say; they never change, as MPI reads them at any time */
+/* What notes say. They never change, as MPI reads them at any time. */
+static const int withdrawal = 0, invitation = 1, question = 2;
 
 bool sv_drop_notes_have_gone(void)
 {
-    for (note_t *note = invites.under_way; note; note = invites.under_way) {
+    for (note_t **at = &invites.under_way, *note = *at; note; note = *at) {
         int done = 1;
-        if (PMPI_Test(&note->request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
-            return false;
-        invites.under_way = note->next;
+        if (PMPI_Test(&note->request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+            at = &note->next;
+            continue;
+        }
+        *at = note->next;
+        invites.with[note->to].notes--;
         free(note);
     }
-    return true;
+    return invites.under_way == NULL;
 }
 
 /* It is synchronous, so that MPI_Finalize knows when all notes have come. */
@@ -83,7 +91,9 @@ static void send_note(int to, const int *says)
     if (!note || PMPI_Issend(says, 1, MPI_INT, to, SV_DROP_NOTE_TAG, invites.comm, &note->request) != MPI_SUCCESS)
         sv_drop_fatal("a message could not be sent", "a note about fragments");
     note->next = invites.under_way;
+    note->to = to;
     invites.under_way = note;
+    invites.with[to].notes++; /* partner: sv_drop_notes_have_gone() */
 }
 
 /* Reads what notes have come. */
@@ -95,8 +105,30 @@ static void read_notes_of_peers(void)
         if (PMPI_Recv(&note, 1, MPI_INT, status.MPI_SOURCE, SV_DROP_NOTE_TAG, invites.comm, MPI_STATUS_IGNORE) !=
             MPI_SUCCESS)
             sv_drop_fatal("a message could not be received", "a note about fragments");
-        invites.with[status.MPI_SOURCE].invites = note == invitation;
+        if (note == question)
+            invites.with[status.MPI_SOURCE].asks = true;
+        else
+            invites.with[status.MPI_SOURCE].invites = note == invitation;
     }
+}
+
+void sv_drop_ask_for_invitation(int rank)
+{
+    if (!invites.wanted || invites.with[rank].asked)
+        return;
+    invites.with[rank].asked = true;
+    send_note(rank, &question);
+}
+
+/* Whether an invitation is of use to a rank: it has asked for one, and has read what it was told before. So what this
+   rank tells one that sends nothing more from device memory is bounded. */
+static bool is_listening(const peer_t *peer)
+{
+    if (!peer->asks)
+        read_notes_of_peers();
+    if (peer->asks && peer->notes > 0)
+        (void)sv_drop_notes_have_gone();
+    return peer->asks && peer->notes == 0;
 }
 
 bool sv_drop_is_invited_by(int rank, bool looks)
@@ -122,8 +154,10 @@ void sv_drop_fragments_invite(const sv_drop_fast_t *state, int source, MPI_Count
     if (!state->awaits || bytes < sv_drop_settings()->long_bytes || !invites.wanted || !sv_drop_fast_is_open())
         return;
     /* The program may have freed its communicator meanwhile. */
-    const int from = state->from >= 0 ? state->from : state->comm == MPI_COMM_WORLD ? source : -1;
-    if (from < 0 || from == sv_drop_rank(MPI_COMM_WORLD) || invites.with[from].invited || sv_drop_wireup_is_done(from))
+    const bool by_status = state->from == MPI_ANY_SOURCE && state->comm == MPI_COMM_WORLD;
+    const int from = by_status ? source : state->from;
+    if (from < 0 || from >= sv_drop_size(MPI_COMM_WORLD) || from == sv_drop_rank(MPI_COMM_WORLD) ||
+        invites.with[from].invited || sv_drop_wireup_is_done(from) || !is_listening(&invites.with[from]))
         return;
     /* The first messages of a pair of one node may just be earlier than the fast route. */
     peer_t *peer = &invites.with[from];
@@ -188,6 +222,8 @@ void sv_drop_fragments_fail(int code)
 
 void sv_drop_fragments_await(sv_drop_fast_t *state, MPI_Comm comm, int source)
 {
+    if (!invites.wanted)
+        return;
     if (!state->monitored || !sv_drop_is_long(state->count, state->type) || comm == sv_drop_route.own ||
         !sv_drop_is_inside(comm) || (source != MPI_ANY_SOURCE && (source < 0 || source >= sv_drop_size(comm))))
         return;

@@ -17,6 +17,8 @@ void sv_drop_invites_end(void);
 bool sv_drop_may_invite(void);
 /* Whether so much goes in fragments in such a job. Without the lock as well. */
 bool sv_drop_is_long(int64_t count, MPI_Datatype type);
+/* Tells a rank of MPI_COMM_WORLD, once, that this one has long messages for it. */
+void sv_drop_ask_for_invitation(int rank);
 /* Whether a rank of MPI_COMM_WORLD invites this one; looks: for its newest note. */
 bool sv_drop_is_invited_by(int rank, bool looks);
 /* Whether all notes of this rank have come. */

@@ -493,6 +493,8 @@ SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Messa
     MPI_Comm comm = sv_drop_has_taken() && sv_drop_taken_claim(*message, &fast) ? fast.comm : MPI_COMM_WORLD;
     if (*message != MPI_MESSAGE_NO_PROC)
         at = place_recv(&call, &fast, &at, comm, MPI_ANY_SOURCE, true);
+    if (fast.awaits)
+        fast.from = MPI_UNDEFINED; /* a handle does not say of which communicator its source is a rank */
     if (!at.stages && !at.watches && !fast.renames)
         return PMPI_Imrecv(buf, count, type, message, request);
     int code = PMPI_Imrecv(at.buf, at.count, at.type, message, &inner);

@@ -288,12 +288,13 @@ static bool inner_ended(sv_drop_op_t *op, bool held)
         PMPI_Cancel(&op->inner);
     int code = PMPI_Test(&op->inner, &done, &op->status);
     if (code != MPI_SUCCESS) {
-        op->error = code;
+        op->error = sv_drop_heed(code); /* the program may have freed the request */
         op->inner = MPI_REQUEST_NULL;
         if (op->fast.renames) /* MPI's own call was on a communicator that is not the program's */
             PMPI_Comm_call_errhandler(op->fast.comm, code);
     } else if (done) {
         op->inner = MPI_REQUEST_NULL;
+        sv_drop_fragments_cancel(&op->fast, &op->status);
         op->unread = held && !sv_drop_fast_needs_no_memory(&op->fast, &op->call, &op->status);
         if (!op->unread)
             sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
@@ -308,7 +309,7 @@ static bool orphan_ended(sv_drop_op_t *op)
     int done = op->asked;
     if (op->handle == MPI_REQUEST_NULL)
         return true;
-    const int code = op->asked ? op->asked_error : PMPI_Test(&op->handle, &done, &op->status);
+    const int code = sv_drop_heed(op->asked ? op->asked_error : PMPI_Test(&op->handle, &done, &op->status));
     if (code != MPI_SUCCESS)
         op->error = MPI_ERR_OTHER; /* of which MPI has told the error handler */
     else if (!done)

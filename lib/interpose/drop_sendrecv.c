@@ -263,7 +263,7 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
     if (code == MPI_SUCCESS && dest != MPI_PROC_NULL)
         sv_drop_count(call.name, "staged", comm, dest, type, count, PMPI_Wtime() - begin);
     sv_drop_call_end(&call);
-    return code;
+    return sv_drop_heed(code);
 }
 
 #if MPI_VERSION >= 4

@@ -282,6 +282,53 @@ void run_fragments(void)
     free_buffers(&buffers);
 }
 
+/* The others send to rank 0, on a communicator that counts its ranks otherwise, and it receives by handles only. Those
+   do not say who has sent, so that it invites nobody. */
+void run_fragments_matched(void)
+{
+    const buffers_t buffers = make_buffers(MOST);
+    MPI_Comm turned;
+    MPI_Message message;
+    MPI_Status status;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, (the.rank + the.ranks - 1) % the.ranks, &turned);
+    const int last = the.ranks - 1;
+    for (int i = 0; i < 2 * WARM; i++) {
+        fill_with(buffers.out, false, the.rank + i, LONG);
+        if (the.rank != 0)
+            MPI_Send(buffers.out, LONG, MPI_BYTE, last, TAG, turned);
+        for (int from = 0; the.rank == 0 && from < last; from++) {
+            clear(buffers.in, false, LONG);
+            MPI_Mprobe(last - 1 - from, TAG, turned, &message, &status);
+            CHECK_EQ(MPI_Mrecv(buffers.in, LONG, MPI_BYTE, &message, &status), MPI_SUCCESS);
+            CHECK(has_bytes(buffers.in, false, last - from + i, LONG, LONG));
+        }
+    }
+    MPI_Comm_free(&turned);
+    free_buffers(&buffers);
+}
+
+/* Messages of host memory, to ranks that would send in fragments if they were the device's. */
+void run_fragments_of_host(void)
+{
+    const buffers_t buffers = make_buffers(MOST);
+    MPI_Request r;
+    for (int i = 0; i < 2 * WARM; i++) {
+        clear(buffers.in, false, LONG);
+        fill_with(buffers.host_out, true, the.rank + i, LONG);
+        MPI_Irecv(buffers.in, LONG, MPI_BYTE, the.left, TAG, MPI_COMM_WORLD, &r);
+        MPI_Send(buffers.host_out, LONG, MPI_BYTE, the.right, TAG, MPI_COMM_WORLD);
+        CHECK_EQ(MPI_Wait(&r, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        CHECK(has_bytes(buffers.in, false, the.left + i, LONG, LONG));
+    }
+    /* None has been invited by that. */
+    fill_with(buffers.out, false, the.rank, LONG);
+    MPI_Irecv(buffers.in, LONG, MPI_BYTE, the.left, TAG, MPI_COMM_WORLD, &r);
+    MPI_Send(buffers.out, LONG, MPI_BYTE, the.right, TAG, MPI_COMM_WORLD);
+    CHECK_EQ(MPI_Wait(&r, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    CHECK(has_bytes(buffers.in, false, the.left, LONG, LONG));
+    free_buffers(&buffers);
+}
+
 /* --- what the program may do meanwhile ---------------------------------------------------------------------------- */
 
 /* The last rank receives, and the others send and wait for that. Then all of them meet. */
@@ -410,6 +457,34 @@ void run_fragments_short(void)
     free_buffers(&buffers);
 }
 
+/* A send that is cancelled ends, whether MPI cancels it or not. The receive is posted only after that. */
+static void cancel_send(const buffers_t *buffers)
+{
+    MPI_Request in, out = MPI_REQUEST_NULL;
+    int flag, cancelled = 0, was_cancelled = 0, go = 1;
+    MPI_Status status;
+    if (the.rank == 0) {
+        fill_with(buffers->out, false, 77, MOST);
+        MPI_Isend(buffers->out, MOST, MPI_BYTE, 1, TAG + 10, MPI_COMM_WORLD, &out);
+        MPI_Cancel(&out);
+        MPI_Iprobe(MPI_ANY_SOURCE, TAG + 9, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE); /* a turn */
+        MPI_Send(&go, 1, MPI_INT, 1, TAG + 11, MPI_COMM_WORLD);
+        MPI_Wait(&out, &status);
+        MPI_Test_cancelled(&status, &cancelled);
+        MPI_Send(&cancelled, 1, MPI_INT, 1, TAG + 11, MPI_COMM_WORLD);
+    } else if (the.rank == 1) {
+        MPI_Recv(&go, 1, MPI_INT, 0, TAG + 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Irecv(buffers->in, MOST, MPI_BYTE, 0, TAG + 10, MPI_COMM_WORLD, &in);
+        MPI_Recv(&was_cancelled, 1, MPI_INT, 0, TAG + 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (was_cancelled)
+            MPI_Cancel(&in);
+        MPI_Wait(&in, &status);
+        MPI_Test_cancelled(&status, &cancelled);
+        CHECK_EQ(cancelled, was_cancelled);
+        CHECK(cancelled || has_bytes(buffers->in, false, 77, MOST, MOST));
+    }
+}
+
 /* Receives that are cancelled, and requests that are freed. */
 void run_fragments_freed(void)
 {
@@ -423,6 +498,18 @@ void run_fragments_freed(void)
     MPI_Wait(&r[0], &status);
     MPI_Test_cancelled(&status, &cancelled);
     CHECK(cancelled);
+    /* A persistent one, which is another receive each time it is started. It may start again. */
+    MPI_Recv_init(buffers.in, MOST, MPI_BYTE, the.left, TAG + 9, MPI_COMM_WORLD, &r[0]);
+    for (int i = 0; i < 2; i++) {
+        cancelled = 0;
+        MPI_Start(&r[0]);
+        CHECK_EQ(MPI_Cancel(&r[0]), MPI_SUCCESS);
+        MPI_Wait(&r[0], &status);
+        MPI_Test_cancelled(&status, &cancelled);
+        CHECK(cancelled);
+    }
+    MPI_Request_free(&r[0]);
+    cancel_send(&buffers);
     fill_with(buffers.out, false, the.rank, MOST);
     clear(buffers.in, false, MOST);
     MPI_Irecv(buffers.in, MOST, MPI_BYTE, the.left, TAG, MPI_COMM_WORLD, &r[0]);

@@ -467,6 +467,8 @@ int main(int argc, char **argv)
         {"calls-in-error-handler", run_nested},
         {"requests-of-other-thread", run_listener},
         {"fragments-in-each-way", run_fragments},
+        {"fragments-matched", run_fragments_matched},
+        {"fragments-of-host", run_fragments_of_host},
         {"fragments-and-blocked-calls", run_fragments_meet},
         {"fragments-in-turn", run_fragments_in_turn},
         {"fragments-too-long", run_fragments_short},

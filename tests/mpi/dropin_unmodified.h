@@ -105,6 +105,8 @@ void run_among(void);
 
 /* dropin_fragments.c */
 void run_fragments(void);
+void run_fragments_matched(void);
+void run_fragments_of_host(void);
 void run_fragments_meet(void);
 void run_fragments_in_turn(void);
 void run_fragments_short(void);

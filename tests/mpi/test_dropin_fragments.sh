@@ -16,19 +16,30 @@ program 2 fragments-in-each-way '^ +0 +1 +MPI_Isend +fragments +[1-9]'
 [ -n "${BRIEF:-}" ] || program 3 fragments-in-each-way '^ +1 +2 +MPI_Start +fragments +[1-9]'
 program 2 fragments-in-each-way '^ +0 +1 +MPI_Isend +fragments +[1-9]' SELVAGE_DROPIN_SYNC=auto \
     SELVAGE_DROPIN_FRAGMENT_BYTES=1000
+# none WHY: the last program has sent nothing in fragments
+none() { ! grep -q ' fragments ' "$dir/out" || { cat "$dir/out"; echo "FAIL: fragments $1"; failed=1; }; }
 # Where nothing is pinned, what is sent is staged as a whole.
 program 2 fragments-in-each-way '^ +0 +1 +MPI_Isend +staged +[1-9]' SELVAGE_DROPIN_POOL_BYTES=0
-! grep -q ' fragments ' "$dir/out" || { cat "$dir/out"; echo "FAIL: fragments of memory that is not pinned"; failed=1; }
+none "of memory that is not pinned"
+# Who has sent what is received by its handle is not known.
+program 3 fragments-matched '^ +1 +0 +MPI_Send +staged +12 '
+none "without an invitation"
+# Senders of host memory are not invited.
+program 2 fragments-of-host '^ +0 +1 +MPI_Send +staged +1 '
+none "of a rank that has not asked"
 # Nearly all of the twelve messages are under way in fragments when their receiver blocks.
 program 2 fragments-and-blocked-calls '^ +0 +1 +MPI_Send +fragments +1[0-2] '
 [ -n "${BRIEF:-}" ] || program 4 fragments-and-blocked-calls '^ +0 +3 +MPI_Send +fragments +[1-9]'
 program 3 fragments-in-turn '^ +1 +0 +MPI_Send +fragments +2 '
 program 2 fragments-too-long '^ +0 +1 +MPI_Isend +fragments +24 '
-program 2 fragments-freed '^ +0 +1 +MPI_Isend +fragments +1 '
+program 2 fragments-freed '^ +0 +1 +MPI_Isend +fragments +2 '
 # Off, and where threads may be blocked in MPI, nothing goes in fragments.
 for setting in SELVAGE_DROPIN_LONG_BYTES=0 SELVAGE_DROPIN_FAST=off; do
-    program 2 fragments-freed '^ +0 +1 +MPI_Isend +staged +1 ' "$setting"
+    program 2 fragments-freed '^ +0 +1 +MPI_Isend +staged +2 ' "$setting"
 done
+# They are off where nobody has asked for them.
+program 2 fragments-freed '^ +0 +1 +MPI_Isend +staged +2 ' --unset=SELVAGE_DROPIN_LONG_BYTES
+none "by default"
 
 # took SETTING: how long a message takes where a link of 2 GB/s is modelled in each direction
 took() {
