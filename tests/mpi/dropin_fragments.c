@@ -272,6 +272,36 @@ static void pass_types(const buffers_t *buffers)
     MPI_Type_free(&ranks);
 }
 
+#if MPI_VERSION >= 4
+/* A receiver that waits by asking about a partition, which comes only when its other receive has been served. */
+static void pass_beside_parts(const buffers_t *buffers)
+{
+    MPI_Request in = MPI_REQUEST_NULL, parts = MPI_REQUEST_NULL;
+    int word = 5, flag = 0;
+    if (the.rank == 0) {
+        MPI_Psend_init(&word, 1, 1, MPI_INT, 1, TAG + 1, MPI_COMM_WORLD, MPI_INFO_NULL, &parts);
+        MPI_Start(&parts);
+        fill_with(buffers->out, false, 78, MOST);
+        MPI_Send(buffers->out, MOST, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+        MPI_Pready(0, parts);
+        MPI_Wait(&parts, MPI_STATUS_IGNORE);
+    } else if (the.rank == 1) {
+        word = 0;
+        MPI_Irecv(buffers->in, MOST, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &in);
+        MPI_Precv_init(&word, 1, 1, MPI_INT, 0, TAG + 1, MPI_COMM_WORLD, MPI_INFO_NULL, &parts);
+        MPI_Start(&parts);
+        while (!flag)
+            MPI_Parrived(parts, 0, &flag);
+        MPI_Wait(&parts, MPI_STATUS_IGNORE);
+        CHECK_EQ(word, 5);
+        MPI_Wait(&in, MPI_STATUS_IGNORE);
+        CHECK(has_bytes(buffers->in, false, 78, MOST, MOST));
+    }
+    if (parts != MPI_REQUEST_NULL)
+        MPI_Request_free(&parts);
+}
+#endif
+
 void run_fragments(void)
 {
     const buffers_t buffers = make_buffers(MOST);
@@ -279,6 +309,9 @@ void run_fragments(void)
     pass_in_each_way(&buffers);
     pass_windows();
     pass_types(&buffers);
+#if MPI_VERSION >= 4
+    pass_beside_parts(&buffers);
+#endif
     free_buffers(&buffers);
 }
 
@@ -332,7 +365,7 @@ void run_fragments_of_host(void)
 /* --- what the program may do meanwhile ---------------------------------------------------------------------------- */
 
 /* The last rank receives, and the others send and wait for that. Then all of them meet. */
-enum { CALLS_BETWEEN = 6 };
+enum { CALLS_BETWEEN = 6, PAUSE_US = 50000 };
 
 static void block_in(int call)
 {
@@ -383,6 +416,8 @@ void run_fragments_meet(void)
             fill_with(buffers.out, false, the.rank + call, MOST);
             if (the.rank != last)
                 CHECK_EQ(MPI_Send(buffers.out, MOST, MPI_BYTE, last, TAG + 3 + the.rank, MPI_COMM_WORLD), MPI_SUCCESS);
+            if (the.rank == last && host) /* in every second round the others have begun in any case */
+                usleep(PAUSE_US);
             block_in(call);
             if (the.rank != last)
                 continue;
