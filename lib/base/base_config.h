@@ -87,7 +87,7 @@ typedef struct sv_config {
     int coll_channels_min, coll_channels_max;
     uint64_t work_fifo_bytes;
     int dropin_fast;
-    uint64_t dropin_fast_bytes, dropin_slot_bytes;
+    uint64_t dropin_fast_bytes, dropin_slot_bytes, dropin_long_bytes, dropin_fragment_bytes;
     uint64_t dropin_pool_bytes;
     uint64_t dropin_piece_bytes;
     int dropin_sync, dropin_sync_ms;

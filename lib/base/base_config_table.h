@@ -133,6 +133,11 @@
     X(DROPIN_SLOT_BYTES, dropin_slot_bytes, BYTES, "auto", "auto|4K..1G", 1,                                           \
       "length of a slot for messages from device to device; a rank has four for each other one of its node; auto: "    \
       "1M, or less where all of them would take more than 256M")                                                       \
+    X(DROPIN_LONG_BYTES, dropin_long_bytes, BYTES, "0", "0..1024G", 1,                                                 \
+      "a staged message of at least so many bytes goes in fragments, whose copies and transfers overlap, if its "      \
+      "receiver has invited that; 0: none does, and the drop-in does nothing about it")                                \
+    X(DROPIN_FRAGMENT_BYTES, dropin_fragment_bytes, BYTES, "auto", "auto|256..1G", 0,                                  \
+      "length of such a fragment, of which a message has 64 at most; auto: an eighth of the message, 256K to 4M")      \
     X(DROPIN_POOL_BYTES, dropin_pool_bytes, BYTES, "auto", "auto|0..1024G", 0,                                         \
       "memory that the drop-in pins for messages, at most; what is under way beyond it lies in memory that is not; "   \
       "auto: 4G, or a sixteenth of the machine's memory if that is less")                                              \

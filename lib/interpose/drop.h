@@ -49,6 +49,7 @@ typedef struct sv_drop_settings {
     int64_t shared_bytes; /* the same of a message by itself, where other processes use the GPU */
     bool chooses;       /* the user has not said what takes the route */
     int64_t slot_bytes; /* of a slot of the route's; 0: as suits the node */
+    int64_t long_bytes, fragment_bytes; /* of messages in fragments, 0: none; of a fragment, 0: as suits the message */
     char job[64]; /* what selvage-run calls this job; "" without it */
     char trace[512]; /* file of the timeline; "": none */
     int64_t trace_events;
@@ -119,8 +120,7 @@ void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes
 void sv_drop_gather(sv_drop_flow_t *flow, const struct sv_drop_plan *plan, const void *buf, void *packed);
 void sv_drop_scatter(sv_drop_flow_t *flow, const struct sv_drop_plan *plan, const void *packed, size_t bytes,
                      void *buf);
-/* Waits for them. */
-void sv_drop_flow_end(sv_drop_flow_t *flow);
+void sv_drop_flow_end(sv_drop_flow_t *flow); /* waits for them */
 /* The stream of a copy that a flow is given. Copies of another device are waited for first. */
 void *sv_drop_flow_stream(sv_drop_flow_t *flow, selvage_device_t *dev, size_t bytes);
 
@@ -239,7 +239,6 @@ void sv_drop_pack(const void *from, int64_t count, MPI_Datatype type, void *pack
 void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type);
 
 void sv_drop_types_end(void);
-
 /* --- buffers of a call (drop_stage.c) ----------------------------------------------------------------------------- */
 
 typedef struct sv_drop_block {
@@ -301,9 +300,9 @@ struct sv_drop_call {
     uint64_t order; /* of a receive: which event it comes after (drop_order.c); 0: none */
     bool *parts; /* of a partitioned call, one staging buffer with a block for each: those that have landed */
     int64_t begin_ns; /* for the timeline (drop_trace.c), if it is on */
-    bool has_peer, fast;
+    bool has_peer, fast, fragmented; /* fast: it was announced; fragmented: and came, or went, in fragments */
     int peer, tag;
-    int64_t bytes; /* on the fast route */
+    int64_t bytes; /* of what was announced */
 };
 
 /* The staging buffer for a message in memory that sv_drop_is_host_typed() has called the device's; MPI gets its
@@ -396,9 +395,12 @@ void sv_drop_call_leave_strip(sv_drop_call_t *call);
 
 /* --- requests (drop_request.c, drop_thread.c) --------------------------------------------------------------------- */
 
-/* The part of a request that the fast route (drop_fast.c) needs. */
+/* The part of a request that messages need which are announced (drop_announce.c). */
 typedef struct sv_drop_fast {
     selvage_request_t *request; /* Selvage's message, under way */
+    struct sv_drop_fragments *fragments; /* MPI's messages that the bytes go or come by, under way; owned */
+    bool awaits, fragmented;    /* fragments may come to this receive; they came, or went (drop_fragment.c) */
+    int from;                   /* of one that awaits: rank of MPI_COMM_WORLD; MPI_ANY_SOURCE; MPI_UNDEFINED: unknown */
     void *announcement;         /* a send's announcement, or what a probe has taken; owned */
     int64_t begin_ns;           /* of a receive, where the program's user has set a deadline */
     int error;                  /* MPI's class of what went wrong on the route; MPI_SUCCESS: nothing */
@@ -433,9 +435,9 @@ typedef struct sv_drop_op {
     int error;
     int users;
     bool message;                    /* the status says how much came */
-    bool keeps;                      /* the program holds MPI's own request, not a generalized one */
-    bool persistent;                 /* kept, and may be started again */
-    bool active, running;
+    bool keeps, persistent;          /* the program holds MPI's own request; and may start it again */
+    bool active, running, unread;    /* unread: it has come, and may be an announcement */
+    struct sv_drop_joint *joint;     /* messages that it consists of, which have not all ended; else NULL */
     bool batched;                    /* MPI has not been given it yet: see drop_batch.c */
     bool announcement_read;          /* of a receive that is kept and watched: an announcement has come, and was read */
     bool reported;                   /* the error handler has heard of the error */
@@ -543,11 +545,9 @@ bool sv_drop_op_adopt(sv_drop_op_t *op);
 
 void sv_drop_thread_begin(void);
 void sv_drop_thread_end(void);
-/* Before the route ends: ends the messages that go by it, or could. */
-void sv_drop_requests_retire(void);
-/* At the end of MPI: ends what can be ended. Returns how many are still under way; *open_out is how many the program
-   had. */
-int sv_drop_requests_end(int *open_out);
+/* With the lock: the first of those under way; and a kept, active one has progress by the drop-in from now on. */
+sv_drop_op_t *sv_drop_op_first(void);
+void sv_drop_op_run(sv_drop_op_t *op);
 
 #include "interpose/drop_batch.h"
 #include "interpose/drop_fast.h"

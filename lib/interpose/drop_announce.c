@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Announcements: how a message on the fast route (drop_fast.c) announces itself, and what its receiver makes of that.
- * A message is announced only if it is longer than an announcement, and each announcement is used once.
+ * Announcements: how a message on the fast route (drop_fast.c), or one that comes in fragments (drop_fragment.c),
+ * announces itself, and what its receiver makes of that. A message is announced only if it is longer than an
+ * announcement, and each announcement is used once.
  *
  * The caller has the lock of drop_request.c. A sv_drop_fast_t owns its announcement and its packed bytes until
  * sv_drop_fast_release().
  */
+#include "interpose/drop_fragment.h"
+#include "interpose/drop_invite.h"
+#include "interpose/drop_notice.h"
 #include "interpose/drop_route.h"
 #include "interpose/drop_strip.h"
 
@@ -13,77 +17,6 @@
 #include <selvage/message.h>
 #include <stdlib.h>
 #include <string.h>
-
-/*
- * An announcement is copies of one notice, as many as there is room for, and then the beginning of one more. So one
- * good copy is enough, whatever part of the announcement comes damaged. A text that resembles the job's nonce and holds
- * no good copy is a damaged announcement: an error and never data. is_damaged_announcement() says how much it must
- * resemble the nonce.
- */
-typedef struct notice {
-    uint64_t nonce[2], bytes;
-    int32_t source, id; /* rank of MPI_COMM_WORLD; tag of Selvage's message */
-    int32_t tag, zero;  /* of the program's message */
-    uint64_t check;     /* of all that stands before it */
-} notice_t;
-
-enum { COPIES = SV_DROP_ANNOUNCE_BYTES / sizeof(notice_t) };
-_Static_assert(COPIES >= 3, "an announcement has room for copies");
-
-/* A chain of multiplications (the mixing step of MurmurHash3's 64-bit finalizer): each field changes all bits. */
-static uint64_t check_notice(const notice_t *notice)
-{
-    const uint64_t words[] = {notice->nonce[0], notice->nonce[1], notice->bytes,
-                              (uint64_t)(uint32_t)notice->source << 32 | (uint32_t)notice->id,
-                              (uint64_t)(uint32_t)notice->tag << 32 | (uint32_t)notice->zero};
-    uint64_t sum = UINT64_C(0x9e3779b97f4a7c15);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        sum = (sum ^ words[i]) * UINT64_C(0xff51afd7ed558ccd);
-        sum = (sum ^ sum >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
-        sum ^= sum >> 29;
-    }
-    return sum;
-}
-
-typedef enum reading { NO_ANNOUNCEMENT, AN_ANNOUNCEMENT, A_DAMAGED_ANNOUNCEMENT } reading_t;
-
-/*
- * Whether a text without a good copy is an announcement all the same. Either one of its nonces is nearly right, or all
- * together are far too right for chance. Random data pass this test once in 10^25 messages, or once in 10^18 if they
- * have room for two nonces only.
- */
-static bool is_damaged_announcement(const char *text, size_t bytes)
-{
-    enum { ONE_OFF = 8, NONCE_BITS = 128, ALL_OFF_PERCENT = 22 };
-    int nonces = 0, off = 0;
-    bool one_is_near = false;
-    for (size_t at = 0; at + sizeof sv_drop_route.nonce <= bytes; at += sizeof(notice_t), nonces++) {
-        uint64_t nonce[2];
-        memcpy(nonce, text + at, sizeof nonce);
-        const int bits = __builtin_popcountll(nonce[0] ^ sv_drop_route.nonce[0]) +
-                         __builtin_popcountll(nonce[1] ^ sv_drop_route.nonce[1]);
-        one_is_near = one_is_near || bits <= ONE_OFF;
-        off += bits;
-    }
-    return one_is_near || (nonces > 1 && off * 100 <= nonces * NONCE_BITS * ALL_OFF_PERCENT);
-}
-
-/* Reads the first bytes of a text, as many as have come. */
-static reading_t read_announcement(const char *text, size_t bytes, notice_t *notice_out)
-{
-    if (bytes > SV_DROP_ANNOUNCE_BYTES)
-        return NO_ANNOUNCEMENT;
-    for (size_t at = 0; at + sizeof(notice_t) <= bytes; at += sizeof(notice_t)) {
-        notice_t notice;
-        memcpy(&notice, text + at, sizeof notice);
-        if (memcmp(notice.nonce, sv_drop_route.nonce, sizeof notice.nonce) == 0 &&
-            notice.check == check_notice(&notice)) {
-            *notice_out = notice;
-            return AN_ANNOUNCEMENT;
-        }
-    }
-    return is_damaged_announcement(text, bytes) ? A_DAMAGED_ANNOUNCEMENT : NO_ANNOUNCEMENT;
-}
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */
 
@@ -261,9 +194,16 @@ bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
         return true;
     /* A receive into host memory, of a program without device memory. If a right program's message could be announced
        to this receive before it is complete, the route must stay closed meanwhile. */
-    if (sv_drop_fast_may_take(count, type))
+    if (sv_drop_fast_may_take(count, type) || sv_drop_is_long(count, type))
         atomic_store_explicit(&sv_drop_route.unwatched, true, memory_order_relaxed);
     return false;
+}
+
+int32_t sv_drop_take_id(void)
+{
+    const int32_t id = sv_drop_route.next_id;
+    sv_drop_route.next_id = id + 1 == SV_DROP_WIREUP_TAG ? 0 : id + 1;
+    return id;
 }
 
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
@@ -284,18 +224,9 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
             sv_drop_route.world, buf, (size_t)count, type, to, id, SELVAGE_MESSAGE_NO_STREAM, &state->request) !=
         SELVAGE_SUCCESS)
         return NULL; /* a type that cannot be taken apart, or no slot */
-    sv_drop_route.next_id = id + 1 == SV_DROP_WIREUP_TAG ? 0 : id + 1;
+    (void)sv_drop_take_id();
     /* The announcement, which is the caller's to send. */
-    notice_t notice = {.nonce = {sv_drop_route.nonce[0], sv_drop_route.nonce[1]}, .bytes = (uint64_t)(bytes * count),
-                       .source = sv_drop_rank(MPI_COMM_WORLD), .id = id, .tag = tag};
-    notice.check = check_notice(&notice);
-    state->announcement = malloc(SV_DROP_ANNOUNCE_BYTES);
-    if (!state->announcement)
-        sv_drop_fatal("no memory", "for an announcement");
-    for (size_t at = 0; at < SV_DROP_ANNOUNCE_BYTES; at += sizeof notice) {
-        const size_t left = SV_DROP_ANNOUNCE_BYTES - at;
-        memcpy((char *)state->announcement + at, &notice, left < sizeof notice ? left : sizeof notice);
-    }
+    state->announcement = sv_drop_notice_make(bytes * count, id, tag, 0);
     state->comm = comm;
     return state->announcement;
 }
@@ -374,15 +305,16 @@ bool sv_drop_fast_reads(void)
 /* A damaged announcement announces its own length: whoever receives it hears of the damage. */
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out)
 {
-    notice_t notice;
-    const reading_t reading = read_announcement(text, SV_DROP_ANNOUNCE_BYTES, &notice);
-    *bytes_out = reading == AN_ANNOUNCEMENT ? notice.bytes : SV_DROP_ANNOUNCE_BYTES;
-    return reading != NO_ANNOUNCEMENT;
+    sv_drop_notice_t notice;
+    const sv_drop_reading_t reading = sv_drop_notice_read(text, SV_DROP_ANNOUNCE_BYTES, &notice);
+    *bytes_out = reading == SV_DROP_A_NOTICE ? notice.bytes : SV_DROP_ANNOUNCE_BYTES;
+    return reading != SV_DROP_NO_NOTICE;
 }
 
 /* A type that cannot be taken apart is received as the bytes that MPI_Pack would give, and unpacked to where MPI would
    have put it. */
-static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_buffer_t *buffer, const notice_t *notice)
+static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_buffer_t *buffer,
+                                       const sv_drop_notice_t *notice)
 {
     MPI_Count each = 0;
     void *to = buffer->host;
@@ -399,7 +331,8 @@ static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_buff
 
 /* Begins to receive what was announced. It goes to where the program wants it, unless that is memory of another GPU
    than the route's. Then it goes to where MPI would have put it. */
-static selvage_status_t receive_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const notice_t *notice)
+static selvage_status_t receive_announced(sv_drop_fast_t *state, const sv_drop_call_t *call,
+                                          const sv_drop_notice_t *notice)
 {
     const sv_drop_buffer_t *buffer = recv_buffer_of(call);
     selvage_status_t status;
@@ -432,7 +365,7 @@ static void fail_message(sv_drop_fast_t *state, selvage_status_t status, const c
 
 /* MPI delivers each announcement of a sender once, so that one that comes again is an error. The last ones of each
    sender are remembered. */
-static bool is_repeated(const notice_t *notice)
+static bool is_repeated(const sv_drop_notice_t *notice)
 {
     enum { KEPT = 16 };
     const int size = sv_drop_size(MPI_COMM_WORLD);
@@ -478,9 +411,30 @@ static bool fail_overlong(sv_drop_fast_t *state, const sv_drop_buffer_t *buffer,
     return true;
 }
 
+/* The notice in what came, if that is an announcement. *text_out is where the text lies, which the caller has space
+   for. */
+static sv_drop_reading_t read_arrived(const sv_drop_fast_t *state, const sv_drop_call_t *call, MPI_Count bytes,
+                                      char *text, const char **text_out, sv_drop_notice_t *notice_out)
+{
+    const bool may_be = state->monitored && (sv_drop_fast_is_open() || sv_drop_route.retired) &&
+                        bytes >= (MPI_Count)sizeof notice_out->nonce && bytes <= SV_DROP_ANNOUNCE_BYTES;
+    *text_out = may_be ? find_text(state, call, text) : NULL;
+    return *text_out ? sv_drop_notice_read(*text_out, (size_t)bytes, notice_out) : SV_DROP_NO_NOTICE;
+}
+
+bool sv_drop_fast_needs_no_memory(const sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
+{
+    sv_drop_notice_t notice;
+    MPI_Count bytes = 0;
+    char text[SV_DROP_ANNOUNCE_BYTES];
+    const char *arrived;
+    return PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) == MPI_SUCCESS &&
+           read_arrived(state, call, bytes, text, &arrived, &notice) == SV_DROP_A_NOTICE && notice.fragment_bytes > 0;
+}
+
 bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
 {
-    notice_t notice;
+    sv_drop_notice_t notice;
     MPI_Count bytes = 0;
     int cancelled = 0;
     char text[SV_DROP_ANNOUNCE_BYTES];
@@ -491,18 +445,18 @@ bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *ca
     if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS)
         return false;
     /* Is it an announcement? */
-    const bool may_be = state->monitored && (sv_drop_fast_is_open() || sv_drop_route.retired) &&
-                        bytes >= (MPI_Count)sizeof notice.nonce && bytes <= SV_DROP_ANNOUNCE_BYTES;
-    const char *arrived = may_be ? find_text(state, call, text) : NULL;
-    const reading_t reading = arrived ? read_announcement(arrived, (size_t)bytes, &notice) : NO_ANNOUNCEMENT;
-    if (reading == NO_ANNOUNCEMENT)
+    const char *arrived;
+    const sv_drop_reading_t reading = read_arrived(state, call, bytes, text, &arrived, &notice);
+    if (reading == SV_DROP_NO_NOTICE) {
+        sv_drop_fragments_invite(state, status->MPI_SOURCE, bytes);
         return fail_overlong(state, buffer, bytes);
+    }
     state->arrived = true;
     if (arrived == state->buf) /* no copy of the nonce is left with the program, if nothing comes in its place */
         memset(state->buf, 0, (size_t)bytes);
     /* Is it good, and this message's? */
     const int tag = state->renames ? state->tag : status->MPI_TAG;
-    if (reading == A_DAMAGED_ANNOUNCEMENT) {
+    if (reading == SV_DROP_A_DAMAGED_NOTICE) {
         fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement came damaged");
         sv_drop_warn("it came from rank %d of its communicator with tag %d",
                      state->renames ? state->source : status->MPI_SOURCE, tag);
@@ -525,7 +479,8 @@ bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *ca
     }
     /* Begin to receive what it announces. */
     state->bytes = notice.bytes;
-    const selvage_status_t begun = receive_announced(state, call, &notice);
+    const selvage_status_t begun = notice.fragment_bytes > 0 ? sv_drop_fragments_receive(state, buffer, &notice)
+                                                             : receive_announced(state, call, &notice);
     if (begun != SELVAGE_SUCCESS)
         fail_message(state, begun, selvage_error_detail());
     return true;
@@ -535,14 +490,16 @@ bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *ca
 
 bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error)
 {
-    if (state->request) {
-        const selvage_status_t status = selvage_message_test(&state->request, NULL);
+    if (state->request || state->fragments) {
+        const char *detail = NULL;
+        const selvage_status_t status = state->request ? selvage_message_test(&state->request, NULL)
+                                                       : sv_drop_fragments_test(state, &detail);
         if (status == SELVAGE_IN_PROGRESS)
             return false;
         if (status == SELVAGE_SUCCESS && state->packed)
             sv_drop_unpack(state->packed, (int64_t)state->bytes, state->image, state->count, state->type);
         if (status != SELVAGE_SUCCESS)
-            fail_message(state, status, selvage_error_detail());
+            fail_message(state, status, detail ? detail : selvage_error_detail());
     }
     free(state->packed);
     state->packed = NULL;
@@ -591,6 +548,7 @@ void sv_drop_fast_release(sv_drop_fast_t *state)
         PMPI_Type_free(&state->type);
     if (state->owns_stream)
         PMPI_Type_free(&state->stream);
+    sv_drop_fragments_release(state->fragments);
     int done = 1;
     if (state->renames)
         PMPI_Test(&state->sent, &done, MPI_STATUS_IGNORE);

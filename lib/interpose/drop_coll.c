@@ -8,6 +8,7 @@
 #include "interpose/drop_agree.h"
 #include "interpose/drop_fastcoll.h"
 #include "interpose/drop_linear.h"
+#include "interpose/drop_pairs.h"
 #include "interpose/drop_plan.h"
 #include "interpose/drop_split.h"
 
@@ -168,11 +169,11 @@ static int sv_drop_rma_end(sv_drop_call_t *call, int code, MPI_Win win, int targ
 SV_DROP_EXPORT int MPI_Barrier(MPI_Comm comm)
 {
     MPI_Request request = MPI_REQUEST_NULL;
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     const int code = sv_drop_enter(comm)
                          ? sv_drop_drive(PMPI_Ibarrier(comm, &request), &request, MPI_STATUS_IGNORE)
                          : PMPI_Barrier(comm);
-    return sv_drop_leave(comm, 1, MPI_BYTE, code);
+    return sv_drop_met(comm, 1, MPI_BYTE, sv_drop_leave(comm, 1, MPI_BYTE, code));
 }
 
 #include "drop_coll_calls.inc"

@@ -23,7 +23,7 @@ enum { FEW = 64 };
 static int end_wait(int code)
 {
     sv_drop_give_back();
-    return code;
+    return sv_drop_heed(code);
 }
 
 int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status)
@@ -40,7 +40,7 @@ int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status)
 int sv_drop_await(int code, MPI_Request *request, MPI_Status *status)
 {
     if (code == MPI_SUCCESS && !sv_drop_is_busy() && !sv_drop_fast_drives())
-        return PMPI_Wait(request, status);
+        return sv_drop_heed(PMPI_Wait(request, status));
     return sv_drop_drive(code, request, status);
 }
 
@@ -105,7 +105,7 @@ static int set_end(set_t *set, const MPI_Request *requests, int code)
         free(set->op);
     if (set->own_statuses && set->status != set->few_statuses)
         free(set->status);
-    return code;
+    return sv_drop_heed(code);
 }
 
 /*
@@ -209,7 +209,7 @@ static int end_looked_up(set_t *set, int n, const int *index, const MPI_Request 
         atomic_flag_clear_explicit(&scratch.taken, memory_order_release);
     else
         free(set->op);
-    return code;
+    return sv_drop_heed(code);
 }
 
 static int complete_any_as_mpi(int n, MPI_Request *requests, int *index, int *flag, MPI_Status *status, bool blocks)
@@ -268,18 +268,20 @@ static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, boo
         (void)sv_drop_op_settle(op, NULL, true);
     hold_op(op, -1);
     forget_failed(op, *request);
-    return code;
+    return sv_drop_heed(code);
 }
 
 SV_DROP_EXPORT int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
     int flag;
-    return sv_drop_is_concerned() ? end_wait(complete_one(request, &flag, status, true)) : PMPI_Wait(request, status);
+    return sv_drop_is_concerned() ? end_wait(complete_one(request, &flag, status, true))
+                                  : sv_drop_heed(PMPI_Wait(request, status));
 }
 
 SV_DROP_EXPORT int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
-    return sv_drop_is_concerned() ? complete_one(request, flag, status, false) : PMPI_Test(request, flag, status);
+    return sv_drop_is_concerned() ? complete_one(request, flag, status, false)
+                                  : sv_drop_heed(PMPI_Test(request, flag, status));
 }
 
 SV_DROP_EXPORT int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
@@ -431,21 +433,21 @@ SV_DROP_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status sta
 {
     int flag;
     if (!sv_drop_is_concerned())
-        return PMPI_Waitall(count, requests, statuses);
+        return sv_drop_heed(PMPI_Waitall(count, requests, statuses));
     return end_wait(complete_many(count, requests, (many_t){false, &flag, NULL}, statuses, true));
 }
 
 SV_DROP_EXPORT int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[])
 {
     return sv_drop_is_concerned() ? complete_many(count, requests, (many_t){false, flag, NULL}, statuses, false)
-                              : PMPI_Testall(count, requests, flag, statuses);
+                              : sv_drop_heed(PMPI_Testall(count, requests, flag, statuses));
 }
 
 SV_DROP_EXPORT int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[],
                                 MPI_Status statuses[])
 {
     if (!sv_drop_is_concerned())
-        return PMPI_Waitsome(incount, requests, outcount, indices, statuses);
+        return sv_drop_heed(PMPI_Waitsome(incount, requests, outcount, indices, statuses));
     return end_wait(complete_many(incount, requests, (many_t){true, outcount, indices}, statuses, true));
 }
 
@@ -453,7 +455,7 @@ SV_DROP_EXPORT int MPI_Testsome(int incount, MPI_Request requests[], int *outcou
                                 MPI_Status statuses[])
 {
     return sv_drop_is_concerned() ? complete_many(incount, requests, (many_t){true, outcount, indices}, statuses, false)
-                              : PMPI_Testsome(incount, requests, outcount, indices, statuses);
+                              : sv_drop_heed(PMPI_Testsome(incount, requests, outcount, indices, statuses));
 }
 
 /* --- any ---------------------------------------------------------------------------------------------------------- */
@@ -491,14 +493,14 @@ SV_DROP_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int *index, MP
 {
     int flag;
     if (!sv_drop_is_concerned())
-        return PMPI_Waitany(count, requests, index, status);
+        return sv_drop_heed(PMPI_Waitany(count, requests, index, status));
     return end_wait(complete_any(count, requests, index, &flag, status, true));
 }
 
 SV_DROP_EXPORT int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
 {
     return sv_drop_is_concerned() ? complete_any(count, requests, index, flag, status, false)
-                              : PMPI_Testany(count, requests, index, flag, status);
+                              : sv_drop_heed(PMPI_Testany(count, requests, index, flag, status));
 }
 
 /* --- requests without an end -------------------------------------------------------------------------------------- */
@@ -529,9 +531,15 @@ SV_DROP_EXPORT int MPI_Cancel(MPI_Request *request)
         sv_drop_progress();
         op = sv_drop_op_find(*request);
     }
-    const bool matched = sv_drop_given_has(op); /* with a message that a probe has taken: it is too late */
+    /* A receive that stands in its place is cancelled. For a send by the route, and for what has ended, it is too
+       late. */
+    int code = MPI_SUCCESS;
+    if (op && op->instead != MPI_REQUEST_NULL && !op->isend)
+        code = MPI_Cancel(&op->instead);
+    else if (!sv_drop_given_has(op))
+        code = PMPI_Cancel(request);
     sv_drop_op_release(op);
-    return matched ? MPI_SUCCESS : PMPI_Cancel(request);
+    return code;
 }
 
 static int start_persistent(MPI_Request *requests, int n, bool all)
@@ -540,7 +548,8 @@ static int start_persistent(MPI_Request *requests, int n, bool all)
     int code = MPI_SUCCESS;
     set_begin(&set, n, requests, MPI_STATUSES_IGNORE);
     const bool guards = sv_drop_fast_guards();
-    bool each = guards || sv_drop_has_taken();
+    bool each = guards || sv_drop_has_taken() ||
+                atomic_load_explicit(&sv_drop_invited_ever, memory_order_relaxed); /* see sv_drop_given_start() */
     for (int i = 0; !each && i < set.n; i++)
         each = set.op[i] && set.op[i]->isend;
     /* Requests start one after the other where a probe may have taken the message of a receive. With threads it may do

@@ -21,6 +21,8 @@
  * get to run. So calls that block are driven by tests, and all ranks of a blocking collective call take its
  * non-blocking form.
  *
+ * Messages that AUTO does not take, to ranks that it does not reach, may still go in fragments (drop_fragment.c).
+ *
  * With AUTO the route opens pair by pair (drop_wireup.c). With ON, or a progress thread, all ranks open it at once,
  * after a collective call on all of them, once each has shown device memory. Then it is decided, too, whether
  * collective calls go by Selvage's. The 1st, 2nd, 4th, ... such call asks. With AUTO the ranks of a communicator can
@@ -34,6 +36,7 @@
 #include "interpose/drop_agree.h"
 #include "interpose/drop_collcomm.h"
 #include "interpose/drop_route.h"
+#include "interpose/drop_tie.h"
 
 #include <selvage/comm.h>
 #include <selvage/message.h>
@@ -146,6 +149,8 @@ void sv_drop_fast_begin(void)
     if (!sv_drop_wireup_begin(rank, n, sv_drop_route.slot_bytes)) {
         sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
         sv_drop_route.refused = true;
+    } else {
+        sv_drop_fragments_begin();
     }
     free(rank);
 }
@@ -183,6 +188,7 @@ void sv_drop_fast_answer(void)
 {
     int found;
     sv_drop_wireup_poll();
+    sv_drop_fragments_poll();
     /* Partner: the release in make_world(). Any thread may answer. */
     if (atomic_load_explicit(&sv_drop_route.answers, memory_order_acquire))
         (void)selvage_message_iprobe(sv_drop_route.world, MPI_ANY_SOURCE, MPI_ANY_TAG, &found, NULL);
@@ -434,7 +440,7 @@ bool sv_drop_type_has_bytes(MPI_Datatype type)
 
 bool sv_drop_fast_least(MPI_Comm comm, int64_t *values, int n)
 {
-    enum { VALUES = 2 };
+    enum { VALUES = 3 };
     MPI_Request request = MPI_REQUEST_NULL;
     int64_t own[VALUES];
     memcpy(own, values, (size_t)n * sizeof *own);
@@ -459,8 +465,12 @@ void sv_drop_fast_end(void)
     if (pairs && PMPI_Allreduce(&own, &any, 1, MPI_INT, MPI_MAX, sv_drop_route.own) != MPI_SUCCESS)
         any = false;
     const bool open = any;
-    if (pairs)
+    if (sv_drop_fast_wanted)
+        sv_drop_ties_end();
+    if (pairs) {
+        sv_drop_fragments_end();
         sv_drop_wireup_end();
+    }
     if (open && !pairs)
         (void)sv_drop_fast_agree(sv_drop_route.own, false);
     atomic_store_explicit(&sv_drop_route.answers, false, memory_order_relaxed);

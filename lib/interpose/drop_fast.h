@@ -7,6 +7,7 @@
 #define SV_DROP_FAST_H
 
 #include "interpose/drop.h"
+#include "interpose/drop_fragment.h"
 
 /* A length that programs hardly use: a prime, so that no array of numbers has it. What is no longer than this is never
    announced. */
@@ -79,6 +80,9 @@ void sv_drop_fast_monitor(sv_drop_fast_t *state, void *buf, int64_t count, MPI_D
 void sv_drop_fast_as_bytes(sv_drop_fast_t *state, int *count, MPI_Datatype *type);
 /* After the receive: whether it was an announcement. Its bytes are then under way, or cannot be had (state->error). */
 bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
+/* Before that: whether it is one whose bytes come to staging memory first. Then they may come before the program's
+   memory is free for them. */
+bool sv_drop_fast_needs_no_memory(const sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
 /* Between these two, under the lock, kernels of messages by the route are kept, and then launched together. end is
    given what begin has returned. */
 bool sv_drop_fast_begin_group(void);
@@ -88,6 +92,8 @@ bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
 /* After a receive that blocked: waits for what was announced, if anything was. True: it has come and landed, or failed
    with *code, of which the communicator's error handler has heard. */
 bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status *status, int *code);
+/* The number of the next message that this rank announces. */
+int32_t sv_drop_take_id(void);
 /* How many bytes the text of a message announces, false if it is no announcement; and whether announcements are read at
    all. */
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out);

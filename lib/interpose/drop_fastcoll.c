@@ -48,6 +48,8 @@ static bool finish_fastcoll(selvage_coll_t *coll, MPI_Comm comm, const char *cal
     if (status == SELVAGE_SUCCESS && ended == SELVAGE_ERR_DEVICE) /* by this call's work, or the program's before it */
         sv_drop_fatal("the device failed", selvage_error_detail());
     status = status == SELVAGE_SUCCESS ? ended : status;
+    if (status == SELVAGE_ERR_DEVICE) /* by this call's work, or the program's before it */
+        sv_drop_fatal("the device failed", selvage_error_detail());
     if (status != SELVAGE_SUCCESS) {
         atomic_store_explicit(&has_failed, true, memory_order_relaxed);
         sv_drop_warn("%s failed on the fast route, and later calls are staged: %s", call, selvage_error_detail());

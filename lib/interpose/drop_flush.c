@@ -22,7 +22,7 @@
     void NAME PARAMETERS                                 \
     {                                                    \
         typedef void next_t PARAMETERS;                  \
-        sv_drop_flush();                                 \
+        sv_drop_flush_and_block();                       \
         ((next_t *)sv_drop_next_fortran(#NAME)) ARGUMENTS; \
     }
 

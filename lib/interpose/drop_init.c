@@ -8,6 +8,7 @@
 #include "interpose/drop_probe.h"
 #include "interpose/drop_split.h"
 #include "interpose/drop_strip.h"
+#include "interpose/drop_table.h"
 
 #include <selvage/config.h>
 #include <stdio.h>
@@ -85,6 +86,10 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
     }
     if (strcmp(setting->name, "SELVAGE_COLL_CACHE_BYTES") == 0)
         settings->cache_bytes = is_set ? setting_number(setting->value) : CACHE_BYTES;
+    if (strcmp(setting->name, "SELVAGE_DROPIN_LONG_BYTES") == 0)
+        settings->long_bytes = setting_number(setting->value);
+    if (strcmp(setting->name, "SELVAGE_DROPIN_FRAGMENT_BYTES") == 0)
+        settings->fragment_bytes = setting_number(setting->value); /* auto: 0 */
     if (strcmp(setting->name, "SELVAGE_DROPIN_SLOT_BYTES") == 0)
         settings->slot_bytes = setting_number(setting->value);
     if (strcmp(setting->name, "SELVAGE_TIMEOUT_S") == 0 && is_set)
@@ -114,13 +119,58 @@ const sv_drop_settings_t *sv_drop_settings(void)
     return &state.settings;
 }
 
+/* --- the end ------------------------------------------------------------------------------------------------------ */
+
+static int running_turns(void)
+{
+    enum { END_TURNS = 200, LOOKS = 16 /* of requests, by a turn */ };
+    return END_TURNS * (atomic_load_explicit(&sv_drop_running, memory_order_relaxed) / LOOKS + 1);
+}
+
+/* Before the route ends. Messages of it get some time to come or to leave, and after that they have failed. All others
+   go on. */
+static void retire_requests(void)
+{
+    unsigned turns = 0;
+    sv_drop_lock();
+    for (int i = running_turns(); sv_drop_op_first() && i > 0; i--)
+        sv_drop_turn(&turns);
+    for (sv_drop_op_t *op = sv_drop_op_first(); op; op = op->next)
+        if (op->fast.request) {
+            selvage_message_free(&op->fast.request);
+            op->fast.request = NULL;
+            op->fast.error = op->fast.error ? op->fast.error : MPI_ERR_OTHER;
+        }
+    sv_drop_unlock();
+}
+
+/* At the end of MPI: ends what can be ended. Returns how many are still under way; *open_out is how many the program
+   had. Requests that are left after some time stay with MPI, with their staging memory. Another rank may be about to
+   send what one of them receives. */
+static int end_requests(int *open_out)
+{
+    unsigned turns = 0;
+    int left = 0;
+    *open_out = 0;
+    sv_drop_lock();
+    for (sv_drop_op_t *op = sv_drop_op_first(); op; op = op->next)
+        *open_out += !op->orphan && !op->freed;
+    for (int i = running_turns(); sv_drop_op_first() && i > 0; i--)
+        sv_drop_turn(&turns);
+    sv_drop_read_notes(); /* those that the program has completed last are ended, and in the timeline */
+    for (sv_drop_op_t *op = sv_drop_op_first(); op; op = op->next)
+        left++;
+    sv_drop_unlock();
+    return left;
+}
+
 /* Ends all but the route, which needs all ranks' calls of MPI_Finalize. */
 static void end_program(void)
 {
     if (!state.begun)
         return;
     state.begun = false;
-    int open, left = sv_drop_requests_end(&open);
+    int open, left = end_requests(&open);
     if (open > 0)
         sv_drop_warn("%d requests with device memory were open at MPI_Finalize", open);
     int splits = sv_drop_splits_end();
@@ -174,7 +224,7 @@ void sv_drop_end(void)
         return;
     sv_drop_batch_end();
     sv_drop_orders_await(); /* or nothing that has come could land */
-    sv_drop_requests_retire();
+    retire_requests();
     sv_drop_fast_end();
     if (!state.ends_with_self)
         end_program();

@@ -86,6 +86,34 @@ static bool isend_fast(const kind_t *kind, const char *name, sv_drop_manner_t ma
     return announcement != NULL;
 }
 
+/* Whether such a message may go in fragments. Of all others MPI is to know at once how long they are, and when their
+   receive has begun. */
+static bool may_fragment(const kind_t *kind, int count, MPI_Datatype type, envelope_t to)
+{
+    return (kind->isend == PMPI_Isend || kind->isend == PMPI_Irsend) &&
+           sv_drop_fragments_may_send(count, type, to.peer, to.tag, to.comm);
+}
+
+/* Sends a staging buffer in fragments, and makes a request of the call. */
+static int isend_fragments(const kind_t *kind, sv_drop_call_t *call, sv_drop_buffer_t *buffer, envelope_t to,
+                           MPI_Request *request)
+{
+    sv_drop_fast_t fast = {0};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    sv_drop_batch_post();
+    void *announcement = sv_drop_fragments_announce(&fast, buffer, to.peer, to.tag, to.comm);
+    const int code =
+        kind->isend(announcement, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);
+    call->fragmented = true;
+    if (code == MPI_SUCCESS) {
+        sv_drop_fragments_send(&fast, buffer);
+        return sv_drop_request_start(call, &fast, inner, false, request);
+    }
+    sv_drop_call_end(call);
+    sv_drop_fast_release(&fast);
+    return code;
+}
+
 static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to)
 {
     sv_drop_call_t call = {.name = kind->name, .has_peer = true, .peer = to.peer, .tag = to.tag};
@@ -102,6 +130,13 @@ static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datat
     sv_drop_buffer_t *buffer = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
     if (!buffer)
         return send_plain(kind, buf, count, type, to);
+    if (may_fragment(kind, count, type, to) && sv_drop_fragments_suit(buffer)) {
+        code = isend_fragments(kind, &call, buffer, to, &request);
+        code = code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
+        if (code == MPI_SUCCESS)
+            sv_drop_count(kind->name, "fragments", to.comm, to.peer, type, count, PMPI_Wtime() - begin);
+        return code;
+    }
     sv_drop_stage(&call);
     code = send_plain(kind, sv_drop_address(buffer), buffer->count, buffer->type, to);
     if (code == MPI_SUCCESS)
@@ -116,14 +151,21 @@ static int isend_device(const kind_t *kind, sv_drop_manner_t manner, const void 
     sv_drop_call_t call = {.name = kind->iname, .has_peer = true, .peer = to.peer, .tag = to.tag};
     MPI_Request inner = MPI_REQUEST_NULL;
     int code;
-    call.joins = kind->isend == PMPI_Isend || kind->isend == PMPI_Irsend;
     sv_drop_batch_note_send();
     if (isend_fast(kind, kind->iname, manner, buf, count, type, to, request, &code)) {
         if (code == MPI_SUCCESS)
             sv_drop_count(kind->iname, "fast", to.comm, to.peer, type, count, 0);
         return code;
     }
+    const bool fragments = may_fragment(kind, count, type, to);
+    call.joins = !fragments && (kind->isend == PMPI_Isend || kind->isend == PMPI_Irsend);
     sv_drop_buffer_t *buffer = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
+    if (buffer && fragments && sv_drop_fragments_suit(buffer)) {
+        code = isend_fragments(kind, &call, buffer, to, request);
+        if (code == MPI_SUCCESS)
+            sv_drop_count(kind->iname, "fragments", to.comm, to.peer, type, count, 0);
+        return code;
+    }
     if (buffer && sv_drop_batch_add(kind->isend, &call, to.comm, request)) {
         sv_drop_count(kind->iname, "staged", to.comm, to.peer, type, count, 0);
         return MPI_SUCCESS;
@@ -201,7 +243,9 @@ bool sv_drop_send_start(sv_drop_op_t *op)
 {
     const sv_drop_fast_t *fast = &op->fast;
     kind_t kind = op->isend == PMPI_Irsend ? kind_Rsend : kind_Send;
-    if (!op->isend || !sv_drop_fast_may_send(fast->count, fast->type, op->source, op->tag, fast->comm, SV_DROP_ALONE))
+    if (!op->isend ||
+        (!sv_drop_fast_may_send(fast->count, fast->type, op->source, op->tag, fast->comm, SV_DROP_ALONE) &&
+         !sv_drop_fragments_may_send(fast->count, fast->type, op->source, op->tag, fast->comm)))
         return false;
     kind.iname = "MPI_Start";
     const int code = isend_device(&kind, SV_DROP_ALONE, fast->buf, (int)fast->count, fast->type,
@@ -244,6 +288,7 @@ sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast
     /* An announcement that a probe has read is listened to wherever it is received. */
     if (__builtin_expect(sv_drop_fast_wanted, 0))
         sv_drop_fast_monitor(fast, buf, count, type, comm, buffer || fast->renames);
+    sv_drop_fragments_await(fast, comm, source);
     if (buffer && fast->monitored)
         sv_drop_widen(buffer, fast, count, type);
     fast->comm = comm; /* MPI may not be the one who finds what comes too long */
@@ -260,7 +305,8 @@ sv_drop_buffer_t *sv_drop_recv_unpacking(sv_drop_call_t *call, const sv_drop_fas
                                          MPI_Datatype type)
 {
     sv_drop_buffer_t *buffer =
-        fast->monitored && (sv_drop_fast_may_take(count, type) || sv_drop_fast_is_short(fast, count, type))
+        fast->monitored &&
+                (sv_drop_fast_may_take(count, type) || fast->awaits || sv_drop_fast_is_short(fast, count, type))
             ? sv_drop_unpacking(call, fast, buf, count, type)
             : NULL;
     if (buffer)
@@ -337,7 +383,7 @@ static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from
     call.tag = received && code == MPI_SUCCESS ? used->MPI_TAG : from.tag;
     sv_drop_call_end(&call);
     sv_drop_fast_release(&fast);
-    return received ? code : MPI_Mrecv(buf, count, type, &message, status);
+    return received ? sv_drop_heed(code) : MPI_Mrecv(buf, count, type, &message, status);
 }
 
 bool sv_drop_recv_has_deadline(int64_t count, MPI_Datatype type, int source, bool host)
@@ -362,7 +408,7 @@ SV_DROP_EXPORT int MPI_Recv(void *buf, int count, MPI_Datatype type, int source,
     /* Into host memory as it is. A receive from MPI_PROC_NULL never blocks, and MPICH's status of its non-blocking form
        is not that of the blocking one. */
     if (!sv_drop_is_busy() || source == MPI_PROC_NULL)
-        return PMPI_Recv(buf, count, type, source, tag, comm, status);
+        return sv_drop_heed(PMPI_Recv(buf, count, type, source, tag, comm, status));
     return sv_drop_drive(PMPI_Irecv(buf, count, type, source, tag, comm, &request), &request, status);
 }
 
@@ -373,7 +419,7 @@ static int recv_begun(sv_drop_call_t *call, sv_drop_fast_t *fast, place_t at, in
                       MPI_Request *request)
 {
     if (code == MPI_SUCCESS && !at.stages && !fast->renames && !fast->begin_ns && !sv_drop_fast_drives() &&
-        !sv_drop_settings()->progress_thread)
+        !sv_drop_settings()->progress_thread && !sv_drop_fragments_may_come(fast))
         return sv_drop_request_watch(call, fast, inner, request);
     if (code == MPI_SUCCESS)
         return sv_drop_request_start(call, fast, inner, true, request);
@@ -447,6 +493,8 @@ SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Messa
     MPI_Comm comm = sv_drop_has_taken() && sv_drop_taken_claim(*message, &fast) ? fast.comm : MPI_COMM_WORLD;
     if (*message != MPI_MESSAGE_NO_PROC)
         at = place_recv(&call, &fast, &at, comm, MPI_ANY_SOURCE, true);
+    if (fast.awaits)
+        fast.from = MPI_UNDEFINED; /* a handle does not say of which communicator its source is a rank */
     if (!at.stages && !at.watches && !fast.renames)
         return PMPI_Imrecv(buf, count, type, message, request);
     int code = PMPI_Imrecv(at.buf, at.count, at.type, message, &inner);
@@ -459,7 +507,7 @@ SV_DROP_EXPORT int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Messag
     sv_drop_flush();
     if (*message == MPI_MESSAGE_NO_PROC ||
         (!sv_drop_has_taken() && !sv_drop_fast_watches(count, type, false) && sv_drop_is_host_typed(buf, count, type)))
-        return PMPI_Mrecv(buf, count, type, message, status);
+        return sv_drop_heed(PMPI_Mrecv(buf, count, type, message, status));
     int code = MPI_Imrecv(buf, count, type, message, &request);
     return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
 }

@@ -133,6 +133,8 @@ bool sv_drop_order_holds(sv_drop_op_t *op)
     if (is_order_over(&op->call))
         return false;
     /* MPI goes on meanwhile. What was cancelled writes nothing. */
+    if (op->inner == MPI_REQUEST_NULL)
+        return true;
     if (atomic_exchange_explicit(&op->cancels, false, memory_order_relaxed))
         PMPI_Cancel(&op->inner);
     if (PMPI_Request_get_status(op->inner, &done, &status) == MPI_SUCCESS && done)

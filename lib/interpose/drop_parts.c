@@ -121,6 +121,8 @@ SV_DROP_EXPORT int MPI_Parrived(MPI_Request request, int partition, int *flag)
 {
     sv_drop_flow_t flow = {0};
     sv_drop_flush();
+    if (sv_drop_is_busy()) /* the program may wait by this call, and others for what this rank receives besides */
+        sv_drop_progress();
     sv_drop_op_t *op = parts_of(request);
     int code = PMPI_Parrived(request, partition, flag);
     sv_drop_lock();

@@ -6,6 +6,7 @@
  *
  * Any thread counts, under the table's lock, which owns the rows. The report is collective.
  */
+#include "interpose/drop_pairs.h"
 #include "interpose/drop_route.h"
 
 #include <selvage/stats.h>
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_MAX = 4096, NAME_BYTES = 32, ROUTE_BYTES = 8, TO_ALL = -2 };
+enum { ROWS_MAX = 4096, NAME_BYTES = 32, ROUTE_BYTES = 12, TO_ALL = -2 };
 
 typedef struct row {
     char call[NAME_BYTES], route[ROUTE_BYTES];
@@ -73,13 +74,29 @@ static void count_bytes(const char *call, const char *route, int to, int64_t byt
     pthread_mutex_unlock(&table.lock);
 }
 
+/* Bytes of messages of this thread's collective calls, since it has asked. */
+static _Thread_local struct {
+    int64_t fast, staged;
+} parts;
+
+void sv_drop_count_parts(int64_t *fast_out, int64_t *staged_out)
+{
+    *fast_out = parts.fast;
+    *staged_out = parts.staged;
+    parts.fast = parts.staged = 0;
+}
+
 void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer, MPI_Datatype type, int64_t count,
                    double seconds)
 {
     MPI_Count bytes = 0;
-    if (!sv_drop_settings()->report || comm == sv_drop_route.own) /* a message of a collective call, which is counted */
+    if (!sv_drop_settings()->report)
         return;
     PMPI_Type_size_x(type, &bytes);
+    if (comm == sv_drop_route.own) { /* a message of a collective call, which is counted */
+        *(strcmp(route, "fast") == 0 ? &parts.fast : &parts.staged) += bytes * count;
+        return;
+    }
     count_bytes(call, route, reported_world_rank(comm, peer), bytes * count, seconds);
 }
 
@@ -97,7 +114,7 @@ static void print_rows(const row_t *rows, int n)
             snprintf(to, sizeof to, "%d", rows[i].to);
         if (rows[i].seconds > 0)
             snprintf(rate, sizeof rate, "%.3f", (double)rows[i].bytes / rows[i].seconds * 1e-9);
-        fprintf(stderr, "  %5d %5s  %-30s %-7s %12lld %14lld %9s\n", rows[i].from, to, rows[i].call,
+        fprintf(stderr, "  %5d %5s  %-30s %-9s %12lld %14lld %9s\n", rows[i].from, to, rows[i].call,
                 rows[i].route, (long long)rows[i].messages, (long long)rows[i].bytes, rate);
     }
 }
@@ -122,7 +139,7 @@ void sv_drop_report(void)
     PMPI_Type_contiguous((int)sizeof(row_t), MPI_BYTE, &row);
     PMPI_Type_commit(&row);
     if (prints)
-        fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-30s %-7s %12s %14s %9s\n", "from", "to",
+        fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-30s %-9s %12s %14s %9s\n", "from", "to",
                 "call", "route", "messages", "bytes", "GB/s");
     if (!prints)
         PMPI_Send(table.rows, n, row, 0, TAG, comm);

@@ -16,6 +16,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for recursive mutexes */
 #endif
+#include "interpose/drop_joint.h"
 #include "interpose/drop_order.h"
 #include "interpose/drop_probe.h"
 #include "interpose/drop_table.h"
@@ -25,7 +26,7 @@
 #include <string.h>
 
 /* LOOKS: how many requests that have not ended a turn looks at. TURN_MOST: of those and of such as have. */
-enum { TURNS_BUSY = 64, END_TURNS = 200, LOOKS = 16, TURN_MOST = 256 };
+enum { TURNS_BUSY = 64, LOOKS = 16, TURN_MOST = 256 };
 
 _Atomic int sv_drop_open, sv_drop_running;
 
@@ -274,8 +275,9 @@ void sv_drop_request_own(MPI_Request request, void *first, void *second)
 
 /* --- progress ----------------------------------------------------------------------------------------------------- */
 
-/* Whether MPI is through with it. What came may be an announcement, and then Selvage is not. */
-static bool inner_ended(sv_drop_op_t *op)
+/* Whether MPI is through with it. What came may be an announcement, and then Selvage is not. held: the program's memory
+   is not free yet. Of fragments all the same MPI is told where to put them, as their sender waits for that. */
+static bool inner_ended(sv_drop_op_t *op, bool held)
 {
     int done = 0;
     if (op->batched)
@@ -286,13 +288,16 @@ static bool inner_ended(sv_drop_op_t *op)
         PMPI_Cancel(&op->inner);
     int code = PMPI_Test(&op->inner, &done, &op->status);
     if (code != MPI_SUCCESS) {
-        op->error = code;
+        op->error = sv_drop_heed(code); /* the program may have freed the request */
         op->inner = MPI_REQUEST_NULL;
         if (op->fast.renames) /* MPI's own call was on a communicator that is not the program's */
             PMPI_Comm_call_errhandler(op->fast.comm, code);
     } else if (done) {
         op->inner = MPI_REQUEST_NULL;
-        sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
+        sv_drop_fragments_cancel(&op->fast, &op->status);
+        op->unread = held && !sv_drop_fast_needs_no_memory(&op->fast, &op->call, &op->status);
+        if (!op->unread)
+            sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
     } else if (sv_drop_fast_is_lost(&op->fast, op->call.peer))
         PMPI_Cancel(&op->inner);
     return done || code != MPI_SUCCESS;
@@ -304,7 +309,7 @@ static bool orphan_ended(sv_drop_op_t *op)
     int done = op->asked;
     if (op->handle == MPI_REQUEST_NULL)
         return true;
-    const int code = op->asked ? op->asked_error : PMPI_Test(&op->handle, &done, &op->status);
+    const int code = sv_drop_heed(op->asked ? op->asked_error : PMPI_Test(&op->handle, &done, &op->status));
     if (code != MPI_SUCCESS)
         op->error = MPI_ERR_OTHER; /* of which MPI has told the error handler */
     else if (!done)
@@ -320,10 +325,11 @@ static bool op_ended(sv_drop_op_t *op, int mine)
 {
     int done = 0;
     bool arrived;
-    if (sv_drop_order_holds(op))
+    const bool held = sv_drop_order_holds(op);
+    if (op->joint || (held && !sv_drop_fragments_may_come(&op->fast)))
         return false;
     if (op->orphan || !op->keeps)
-        arrived = op->orphan ? orphan_ended(op) : inner_ended(op);
+        arrived = op->orphan ? orphan_ended(op) : inner_ended(op, held);
     else {
         /* It is looked at without ending it. If a thread ends it now, the status is empty: only announcements count. */
         if (!op->announcement_read &&
@@ -331,6 +337,11 @@ static bool op_ended(sv_drop_op_t *op, int mine)
             op->announcement_read = sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
         arrived = op->announcement_read;
     }
+    if (held)
+        return false;
+    if (op->unread)
+        sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
+    op->unread = false;
     const bool landed = arrived && sv_drop_fast_ended(&op->fast, &op->error);
     /* The send of a call that receives as well is tested each time: a sender may wait for what lands here. */
     int code = MPI_SUCCESS;
@@ -349,6 +360,7 @@ static bool op_ended(sv_drop_op_t *op, int mine)
 static void note_fast_error(sv_drop_op_t *op)
 {
     op->call.fast = op->fast.arrived || op->fast.request || op->call.fast;
+    op->call.fragmented = op->fast.fragmented;
     if (op->fast.arrived) {
         op->call.bytes = (int64_t)op->fast.bytes;
         op->call.peer = op->status.MPI_SOURCE;
@@ -410,6 +422,7 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
     if (!engine.walks) { /* else an error handler of the program's has called MPI */
         sv_drop_flow_t flow = {0};
         sv_drop_op_t *ended = NULL;
+        sv_drop_joints_test();
         engine.walks = true;
         const bool groups = sv_drop_fast_begin_group(); /* partner: below */
         /* Those that a call waits for come first, because the walk may come to them much later. */
@@ -504,6 +517,7 @@ void sv_drop_op_start(sv_drop_op_t *op)
     op->call.begin_ns = sv_drop_trace_now();
     op->call.fast = false;
     op->announcement_read = op->reported = op->given = op->asked = op->fast.arrived = op->fast.unstages = false;
+    op->fast.fragmented = false;
     op->error = op->fast.error = MPI_SUCCESS;
     pthread_mutex_unlock(&engine.lock);
 }
@@ -517,8 +531,8 @@ void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle)
         op->handle = handle;
         list_handle(op);
     }
-    if (op->active && !op->running && op->fast.monitored && sv_drop_fast_drives())
-        list_running(op); /* else what is announced has come already, and nobody waits for this rank to hear it */
+    if (op->fast.monitored && (sv_drop_fast_drives() || sv_drop_fragments_may_come(&op->fast)))
+        sv_drop_op_run(op); /* else what is announced has come already, and nobody waits for this rank to hear it */
     release_op_locked(op);
     pthread_mutex_unlock(&engine.lock);
 }
@@ -551,42 +565,13 @@ bool sv_drop_op_adopt(sv_drop_op_t *op)
     return adopts;
 }
 
-static int running_turns(void)
+sv_drop_op_t *sv_drop_op_first(void)
 {
-    return END_TURNS * (atomic_load_explicit(&sv_drop_running, memory_order_relaxed) / LOOKS + 1);
+    return engine.first;
 }
 
-/* Messages of the route get some time to come or to leave, and after that they have failed. All others go on. */
-void sv_drop_requests_retire(void)
+void sv_drop_op_run(sv_drop_op_t *op)
 {
-    unsigned turns = 0;
-    pthread_mutex_lock(&engine.lock);
-    for (int i = running_turns(); engine.first && i > 0; i--)
-        sv_drop_turn(&turns);
-    for (sv_drop_op_t *op = engine.first; op; op = op->next)
-        if (op->fast.request) {
-            selvage_message_free(&op->fast.request);
-            op->fast.request = NULL;
-            op->fast.error = op->fast.error ? op->fast.error : MPI_ERR_OTHER;
-        }
-    pthread_mutex_unlock(&engine.lock);
-}
-
-/* Requests that are left after some time stay with MPI, with their staging memory. Another rank may be about to send
-   what one of them receives. */
-int sv_drop_requests_end(int *open_out)
-{
-    unsigned turns = 0;
-    int left = 0;
-    *open_out = 0;
-    pthread_mutex_lock(&engine.lock);
-    for (sv_drop_op_t *op = engine.first; op; op = op->next)
-        *open_out += !op->orphan && !op->freed;
-    for (int i = running_turns(); engine.first && i > 0; i--)
-        sv_drop_turn(&turns);
-    sv_drop_read_notes(); /* those that the program has completed last are ended, and in the timeline */
-    for (sv_drop_op_t *op = engine.first; op; op = op->next)
-        left++;
-    pthread_mutex_unlock(&engine.lock);
-    return left;
+    if (op->keeps && op->active && !op->running)
+        list_running(op);
 }

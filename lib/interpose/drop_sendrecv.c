@@ -139,12 +139,14 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
        program's user has set, if an announcement never comes. */
     if (sv_drop_has_taken() || sv_drop_fast_guards() ||
         sv_drop_recv_has_deadline(recvcount, recvtype, source, from.host) ||
-        (!to.host && sv_drop_fast_may_send(sendcount, sendtype, dest, sendtag, comm, SV_DROP_WAITED)))
+        sv_drop_fragments_may_come_to(recvcount, recvtype) ||
+        (!to.host && (sv_drop_fast_may_send(sendcount, sendtype, dest, sendtag, comm, SV_DROP_WAITED) ||
+                      sv_drop_fragments_may_send(sendcount, sendtype, dest, sendtag, comm))))
         return sendrecv_apart("MPI_Sendrecv", to, from, comm, status);
     /* If both buffers are the host's, the call is MPI's as it is. */
     if (!sv_drop_is_busy() && to.host && from.host && !is_sendrecv_watched(&from))
-        return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
-                             comm, status);
+        return sv_drop_heed(PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
+                                          source, recvtag, comm, status));
     /* Else it is made on staging memory. Copies go down, both messages go, and then the received bytes go up. If those
        are an announcement, its bytes land instead. */
     sv_drop_call_t call = {.name = "MPI_Sendrecv", .has_peer = true, .peer = dest, .tag = sendtag};
@@ -163,7 +165,7 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
         sv_drop_count(call.name, "staged", comm, dest, sendtype, sendcount, PMPI_Wtime() - begin);
     sv_drop_call_end(&call);
     sv_drop_fast_release(&fast);
-    return code;
+    return sv_drop_heed(code);
 }
 
 /* A side whose packed bytes are in memory of their own, *copy_out, from host memory or from a staging buffer that has
@@ -240,7 +242,8 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
     side_t to = {buf, count, type, dest, sendtag, host}, from = {buf, count, type, source, recvtag, host};
     sv_drop_flush();
     /* Probes may take what is to come, or waits must be driven. */
-    bool taken = source != MPI_PROC_NULL && (sv_drop_has_taken() || sv_drop_fast_guards());
+    bool taken = source != MPI_PROC_NULL && (sv_drop_has_taken() || sv_drop_fast_guards() ||
+                                             sv_drop_fragments_may_come_to(count, type));
     bool busy = sv_drop_is_busy() || sv_drop_fast_drives(), watched = is_sendrecv_watched(&from);
     if (watched && host && !taken && !busy)
         return replace_host(to, from, comm, status);
@@ -249,7 +252,8 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
         return replace_apart(buf, to, from, comm, status);
     sv_drop_buffer_t *buffer = host ? NULL : sv_drop_message(&call, buf, count, type, true, true);
     if (!buffer)
-        return PMPI_Sendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, status);
+        return sv_drop_heed(
+            PMPI_Sendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, status));
     double begin = PMPI_Wtime();
     sv_drop_stage(&call);
     int code = PMPI_Sendrecv_replace(sv_drop_address(buffer), buffer->count, buffer->type, dest, sendtag, source,
@@ -259,7 +263,7 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
     if (code == MPI_SUCCESS && dest != MPI_PROC_NULL)
         sv_drop_count(call.name, "staged", comm, dest, type, count, PMPI_Wtime() - begin);
     sv_drop_call_end(&call);
-    return code;
+    return sv_drop_heed(code);
 }
 
 #if MPI_VERSION >= 4
@@ -315,6 +319,7 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
         from.host ? NULL : sv_drop_message(&call, buf, count, type, true, source != MPI_PROC_NULL);
     if (source != MPI_PROC_NULL && __builtin_expect(sv_drop_fast_wanted, 0))
         sv_drop_fast_monitor(&fast, buf, count, type, comm, buffer != NULL);
+    sv_drop_fragments_await(&fast, comm, source);
     if (!buffer && !fast.monitored)
         return PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, request);
     sv_drop_stage(&call);

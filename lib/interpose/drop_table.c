@@ -119,6 +119,14 @@ sv_drop_op_t *sv_drop_table_find(MPI_Request handle)
     return op;
 }
 
+/* In any order. The visitor changes nothing of the table. */
+void sv_drop_table_visit(void (*visit)(sv_drop_op_t *op))
+{
+    for (size_t b = 0; b < table.buckets; b++)
+        for (sv_drop_op_t *op = table.bucket[b]; op; op = op->chain)
+            visit(op);
+}
+
 /* Whether a call under way may look it up when it ends. All of them began before it was passed. */
 static bool is_looked_up(const sv_drop_op_t *op)
 {

@@ -11,6 +11,8 @@ bool sv_drop_table_remove(sv_drop_op_t *op);
 /* The operation that has this handle now, or NULL. */
 sv_drop_op_t *sv_drop_table_find(MPI_Request handle);
 
+void sv_drop_table_visit(void (*visit)(sv_drop_op_t *op));
+
 /* A call that looks up when it ends what had a handle when it began. */
 typedef struct sv_drop_table_call {
     struct sv_drop_table_call *next; /* of those under way */

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 36, ROUTE_BYTES = 8, PATH_BYTES = 600, PIECE_RECORDS = 4096 /* of a message */ };
+enum { NAME_BYTES = 36, ROUTE_BYTES = 12, PATH_BYTES = 600, PIECE_RECORDS = 4096 /* of a message */ };
 
 typedef struct record {
     int64_t begin_ns, end_ns, bytes;
@@ -91,7 +91,7 @@ void sv_drop_trace_call(sv_drop_call_t *call)
                        .has_peer = call->has_peer,
                        .is_call = 1};
     snprintf(record.name, sizeof record.name, "%s", call->name);
-    snprintf(record.route, sizeof record.route, "%s", call->fast ? "fast" : "staged");
+    snprintf(record.route, sizeof record.route, "%s", call->fragmented ? "fragments" : call->fast ? "fast" : "staged");
     add_trace_record(&record);
 }
 

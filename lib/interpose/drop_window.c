@@ -301,7 +301,7 @@ static void destroy_window(window_t *window)
 
 SV_DROP_EXPORT int MPI_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     if (size <= 0 || sv_drop_is_host(base))
         return PMPI_Win_create(base, size, disp_unit, info, comm, win);
     /* The shadow, and the copy of how both are when they are alike. */
@@ -334,7 +334,7 @@ SV_DROP_EXPORT int MPI_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_
 SV_DROP_EXPORT int MPI_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm,
                                     MPI_Win *win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     return disp_unit > INT32_MAX ? PMPI_Win_create_c(base, size, disp_unit, info, comm, win)
                                  : MPI_Win_create(base, size, (int)disp_unit, info, comm, win);
 }
@@ -354,7 +354,7 @@ SV_DROP_EXPORT int MPI_Win_attach(MPI_Win win, void *base, MPI_Aint size)
    come until then, and are pulled after it. */
 SV_DROP_EXPORT int MPI_Win_free(MPI_Win *win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     MPI_Win before = *win;
     bring_together(before, PUSH);
     int code = complete_pending(PMPI_Win_free(win), before, ALL);
@@ -398,7 +398,7 @@ SV_DROP_EXPORT int MPI_Win_get_attr(MPI_Win win, int keyval, void *value, int *f
 
 SV_DROP_EXPORT int MPI_Win_fence(int assertion, MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     bring_together(win, PUSH);
     int code = complete_pending(PMPI_Win_fence(assertion, win), win, ALL);
     bring_together(win, PULL);
@@ -407,20 +407,20 @@ SV_DROP_EXPORT int MPI_Win_fence(int assertion, MPI_Win win)
 
 SV_DROP_EXPORT int MPI_Win_post(MPI_Group group, int assertion, MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     bring_together(win, PUSH);
     return PMPI_Win_post(group, assertion, win);
 }
 
 SV_DROP_EXPORT int MPI_Win_complete(MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     return complete_pending(PMPI_Win_complete(win), win, ALL);
 }
 
 SV_DROP_EXPORT int MPI_Win_wait(MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     int code = PMPI_Win_wait(win);
     bring_together(win, PUSH | PULL);
     return code;
@@ -428,7 +428,7 @@ SV_DROP_EXPORT int MPI_Win_wait(MPI_Win win)
 
 SV_DROP_EXPORT int MPI_Win_test(MPI_Win win, int *flag)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     int code = PMPI_Win_test(win, flag);
     if (code == MPI_SUCCESS && *flag)
         bring_together(win, PUSH | PULL);
@@ -437,7 +437,7 @@ SV_DROP_EXPORT int MPI_Win_test(MPI_Win win, int *flag)
 
 SV_DROP_EXPORT int MPI_Win_lock(int lock_type, int rank, int assertion, MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     int code = PMPI_Win_lock(lock_type, rank, assertion, win);
     bring_together(win, PUSH | PULL);
     return code;
@@ -445,14 +445,14 @@ SV_DROP_EXPORT int MPI_Win_lock(int lock_type, int rank, int assertion, MPI_Win 
 
 SV_DROP_EXPORT int MPI_Win_unlock(int rank, MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     bring_together(win, PUSH);
     return complete_pending(PMPI_Win_unlock(rank, win), win, rank);
 }
 
 SV_DROP_EXPORT int MPI_Win_lock_all(int assertion, MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     int code = PMPI_Win_lock_all(assertion, win);
     bring_together(win, PUSH | PULL);
     return code;
@@ -460,38 +460,38 @@ SV_DROP_EXPORT int MPI_Win_lock_all(int assertion, MPI_Win win)
 
 SV_DROP_EXPORT int MPI_Win_unlock_all(MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     bring_together(win, PUSH);
     return complete_pending(PMPI_Win_unlock_all(win), win, ALL);
 }
 
 SV_DROP_EXPORT int MPI_Win_flush(int rank, MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     return complete_pending(PMPI_Win_flush(rank, win), win, rank);
 }
 
 SV_DROP_EXPORT int MPI_Win_flush_all(MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     return complete_pending(PMPI_Win_flush_all(win), win, ALL);
 }
 
 SV_DROP_EXPORT int MPI_Win_flush_local(int rank, MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     return complete_pending(PMPI_Win_flush_local(rank, win), win, rank);
 }
 
 SV_DROP_EXPORT int MPI_Win_flush_local_all(MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     return complete_pending(PMPI_Win_flush_local_all(win), win, ALL);
 }
 
 SV_DROP_EXPORT int MPI_Win_sync(MPI_Win win)
 {
-    sv_drop_flush();
+    sv_drop_flush_and_block();
     bring_together(win, PUSH);
     int code = PMPI_Win_sync(win);
     bring_together(win, PULL);

@@ -5,6 +5,7 @@
  *   many      more receives at the same time than the drop-in has events
  *   returns   MPI_Irecv returns while a kernel on the default stream waits for the host, and messages come that were to
  *             be received before that kernel began; 77 without a software device
+ *   goes      a long message goes, in fragments, while a kernel on the receiver's default stream waits for the host
  *   ends      a receive that the program has freed lands in MPI_Finalize, after that work
  * Exit status 0 if all is right.
  */
@@ -185,6 +186,44 @@ static int run_returns(void)
     return 0;
 }
 
+/* --- goes --------------------------------------------------------------------------------------------------------- */
+
+/* The kernel ends only after its rank has heard that the other one's send is complete. */
+static int run_goes(void)
+{
+    enum { BYTES = 1 << 18, WARM = 6 };
+    char nothing = 0;
+    int word = 0;
+    MPI_Request request;
+    uint8_t *in = device_memory(BYTES), *out = device_memory(BYTES);
+    fill(in, 1, BYTES);
+    fill(out, 5, BYTES);
+    for (int i = 0; i < WARM; i++)
+        CHECK_EQ(MPI_Sendrecv(out, BYTES, MPI_BYTE, other, TAG, in, BYTES, MPI_BYTE, other, TAG, MPI_COMM_WORLD,
+                              MPI_STATUS_IGNORE), MPI_SUCCESS);
+    fill(in, 1, BYTES);
+    if (dropin.rank == 0) {
+        CHECK_EQ(MPI_Recv(&word, 1, MPI_INT, 1, TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        CHECK_EQ(MPI_Send(out, BYTES, MPI_BYTE, 1, TAG, MPI_COMM_WORLD), MPI_SUCCESS);
+        CHECK_EQ(MPI_Send(&word, 1, MPI_INT, 1, TAG + 1, MPI_COMM_WORLD), MPI_SUCCESS);
+    } else {
+        if (selvage_device_launch_soft(dropin.device, wait_for_go, &nothing, sizeof nothing, 1, NULL) !=
+            SELVAGE_SUCCESS)
+            return CHECK_SKIP;
+        CHECK_EQ(MPI_Irecv(in, BYTES, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &request), MPI_SUCCESS);
+        CHECK_EQ(MPI_Send(&word, 1, MPI_INT, 0, TAG + 1, MPI_COMM_WORLD), MPI_SUCCESS);
+        CHECK_EQ(MPI_Recv(&word, 1, MPI_INT, 0, TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        CHECK_EQ(count_others(in, 1, BYTES), 0);
+        atomic_store(&go_on, true);
+        CHECK_EQ(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        CHECK_EQ(count_others(in, 5, BYTES), 0);
+    }
+    CHECK(!atomic_load(&gave_up));
+    selvage_device_free(dropin.device, in);
+    selvage_device_free(dropin.device, out);
+    return 0;
+}
+
 /* --- ends --------------------------------------------------------------------------------------------------------- */
 
 static int run_ends(void)
@@ -218,6 +257,8 @@ int main(int argc, char **argv)
         receive_into_read(MANY, 40);
     else if (strcmp(what, "returns") == 0)
         skipped = run_returns();
+    else if (strcmp(what, "goes") == 0)
+        skipped = run_goes();
     else if (strcmp(what, "ends") == 0)
         return run_ends();
     else

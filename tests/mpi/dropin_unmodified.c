@@ -26,6 +26,7 @@
  *   unheard   makes calls on one rank that MPI refuses there, with much in them
  *   blocks    gathers and scatters blocks of many kinds; makes such calls that MPI refuses on one rank, or that fail
  *   ending    sends and receives in MPI_Finalize, as a library that ends there
+ *   fragments  sends long messages in all ways, and does other things between their beginning and their end
  *   among     adds up on communicators of some of the ranks, and of all in another order
  *   beside, parts  add up on communicators of some ranks, whose others have host memory only or come to it later
  *   adders    has threads that add up on communicators of their own
@@ -370,8 +371,11 @@ static int wanted_level(int argc, char **argv)
     const bool odd = rank && atoi(rank) % 2 == 1;
     static const char *const singles[] = {"spawned-job", "blocks-of-each-kind", "sums-of-some-ranks",
                                           "sums-beside-writer", "sums-by-parts", "one-rank-of-some-lacks-collectives",
-                                          "refused-collective-on-rank-0"};
-    bool alone = argc > 1 && odd && strcmp(argv[1], "ranks-without-threads") == 0;
+                                          "refused-collective-on-rank-0", "neighbors-of-each-kind",
+                                          "refused-neighbors-on-rank-0", "damaged-neighbors", "calls-that-do-not-block",
+                                          "calls-that-do-not-block-alone"};
+    bool alone = argc > 1 && ((odd && strcmp(argv[1], "ranks-without-threads") == 0) ||
+                              strncmp(argv[1], "fragments-", sizeof "fragments-" - 1) == 0);
     for (size_t i = 0; i < sizeof singles / sizeof singles[0] && argc > 1; i++)
         alone = alone || strcmp(argv[1], singles[i]) == 0;
     const bool in_turn = argc > 1 && strcmp(argv[1], "threads-in-turn") == 0;
@@ -443,6 +447,11 @@ int main(int argc, char **argv)
         {"blocks-and-threads", run_blocks},
         {"refused-blocks-on-rank-0", run_blocks_unheard},
         {"damaged-blocks", run_blocks_damaged},
+        {"calls-that-do-not-block", run_begun},
+        {"calls-that-do-not-block-alone", run_begun_alone},
+        {"neighbors-of-each-kind", run_neighbors},
+        {"refused-neighbors-on-rank-0", run_neighbors_unheard},
+        {"damaged-neighbors", run_neighbors_damaged},
         {"attribute-deleted-at-finalize", run_ending},
         {"blocks-with-a-hole", run_apart},
         {"sums-of-several-threads", run_adders},
@@ -457,6 +466,14 @@ int main(int argc, char **argv)
         {"long-request-lists", run_lists},
         {"calls-in-error-handler", run_nested},
         {"requests-of-other-thread", run_listener},
+        {"fragments-in-each-way", run_fragments},
+        {"fragments-matched", run_fragments_matched},
+        {"fragments-of-host", run_fragments_of_host},
+        {"fragments-and-blocked-calls", run_fragments_meet},
+        {"fragments-in-turn", run_fragments_in_turn},
+        {"fragments-too-long", run_fragments_short},
+        {"fragments-freed", run_fragments_freed},
+        {"fragments-timed", run_fragments_timed},
         {"freed-sends", run_freed},
         {"buffered-sends", run_buffered},
         {"threads-in-turn", run_turns},

@@ -43,10 +43,19 @@ void run_lopsided(void);
 void run_lopsided_part(void);
 void run_ending(void);
 
+/* dropin_begun.c */
+void run_begun(void);
+void run_begun_alone(void);
+
 /* dropin_blocks.c */
 void run_blocks(void);
 void run_blocks_unheard(void);
 void run_blocks_damaged(void);
+
+/* dropin_neighbors.c */
+void run_neighbors(void);
+void run_neighbors_unheard(void);
+void run_neighbors_damaged(void);
 
 /* dropin_ledger.c */
 void run_ledger(void);
@@ -93,6 +102,16 @@ void run_short(void);
 
 /* dropin_short.c */
 void run_among(void);
+
+/* dropin_fragments.c */
+void run_fragments(void);
+void run_fragments_matched(void);
+void run_fragments_of_host(void);
+void run_fragments_meet(void);
+void run_fragments_in_turn(void);
+void run_fragments_short(void);
+void run_fragments_freed(void);
+void run_fragments_timed(void);
 
 /* dropin_failing.c */
 void run_stopped(void);

@@ -77,6 +77,12 @@ order reads SELVAGE_DROPIN_POOL_BYTES=0 # nothing is pinned
 order reads SELVAGE_JOB=test SELVAGE_DROPIN_FAST_BYTES=1024
 order reads SELVAGE_JOB=test SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=1024
 order reads SELVAGE_DROPIN_SYNC=device
+fragments="SELVAGE_JOB=test SELVAGE_RANKS_PER_NODE=1 SELVAGE_DROPIN_LONG_BYTES=64K SELVAGE_DROPIN_FRAGMENT_BYTES=16K"
+# shellcheck disable=SC2086
+for what in reads goes; do
+    order "$what" $fragments
+    [ "$SELVAGE_DEVICE" != soft ] || says '^ +0 +1 +MPI_I?[Ss]end +fragments +[1-9]'
+done
 order many
 order returns
 order ends

@@ -19,11 +19,14 @@ random() {
         { cat "$dir/out"; echo "FAIL: seed $seed on $ranks ranks, $*"; failed=1; }
 }
 # Short messages take the route, too. With one node for each two ranks there is none between the others.
+# With one for each rank there is none, and long messages go in fragments.
 for seed in ${RANDOM_SEEDS:-1 2}; do
     for mode in $modes $off; do
         random 3 "$seed" SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024
     done
     random 4 "$seed" SELVAGE_DROPIN_FAST=auto SELVAGE_DROPIN_FAST_BYTES=256 SELVAGE_RANKS_PER_NODE=2
+    random 3 "$seed" SELVAGE_DROPIN_FAST=auto SELVAGE_RANKS_PER_NODE=1 SELVAGE_DROPIN_LONG_BYTES=256 \
+        SELVAGE_DROPIN_FRAGMENT_BYTES=256
     random 2 "$seed" SELVAGE_DROPIN_FAST=auto SELVAGE_MESSAGE_BUFFER_BYTES=64K SELVAGE_DROPIN_POOL_BYTES=1M
 done
 # The program is right without the drop-in, where its device memory is memory of the host.

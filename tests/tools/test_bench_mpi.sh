@@ -116,7 +116,7 @@ fi
 mpi 2 0 ", 0 wrong" "${short[@]}" --min 8 --max 512 --factor 64 --ways host,device,hand,each,mixed,hand_mixed \
     --rival "$rival" \
     "${outputs[@]}" &&
-    rows 'len(names) == 26 and len(rows) == (25 * 2 + 1) * 7 and not any(row["wrong"] for row in measured) and {
+    rows 'len(names) == 28 and len(rows) == (27 * 2 + 1) * 7 and not any(row["wrong"] for row in measured) and {
         (row["benchmark"], row["way"]) for row in rows if not row["measured"]} == {("barrier", "hand")} | {
         (name, way) for way in ("mixed", "hand_mixed") for name in names - {
             "latency", "persistent", "vector", "bandwidth", "bidirectional", "rate", "put", "get"}} | {

@@ -179,6 +179,15 @@ static void iallreduce(bench_mpi_cell_t *cell)
     bench_mpi_up(cell, 0, cell->bytes);
 }
 
+static void ialltoall(bench_mpi_cell_t *cell)
+{
+    MPI_Request request;
+    bench_mpi_down(cell, 0, bench_mpi_send_bytes(cell));
+    MPI_Ialltoall(cell->send, cell->count, cell->type, cell->recv, cell->count, cell->type, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    bench_mpi_up(cell, 0, bench_mpi_recv_bytes(cell));
+}
+
 /* --- neighbours --------------------------------------------------------------------------------------------------- */
 
 static int rank_before(const bench_mpi_cell_t *cell)
@@ -235,6 +244,18 @@ static void neighbor_alltoallw(bench_mpi_cell_t *cell)
     const MPI_Aint begin = 0;
     bench_mpi_down(cell, 0, bench_mpi_send_bytes(cell));
     MPI_Neighbor_alltoallw(cell->send, &one, &begin, &cell->type, cell->recv, &one, &begin, &cell->type, cell->ring);
+    bench_mpi_up(cell, 0, bench_mpi_recv_bytes(cell));
+}
+
+static void ineighbor_alltoallw(bench_mpi_cell_t *cell)
+{
+    const int one = 1;
+    const MPI_Aint begin = 0;
+    MPI_Request request;
+    bench_mpi_down(cell, 0, bench_mpi_send_bytes(cell));
+    MPI_Ineighbor_alltoallw(cell->send, &one, &begin, &cell->type, cell->recv, &one, &begin, &cell->type, cell->ring,
+                            &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
     bench_mpi_up(cell, 0, bench_mpi_recv_bytes(cell));
 }
 
@@ -347,8 +368,11 @@ const bench_mpi_kind_t bench_mpi_collective_kinds[] = {
     MAKE("gatherv", BENCH_MPI_ONE, BENCH_MPI_EACH, gatherv, expect_all_at_root, make_blocks, free_counts),
     MAKE("scatterv", BENCH_MPI_EACH, BENCH_MPI_ONE, scatterv, expect_own_block, make_blocks, free_counts),
     SUM("iallreduce", iallreduce, expect_sum),
+    MOVE("ialltoall", BENCH_MPI_EACH, BENCH_MPI_EACH, ialltoall, expect_own_blocks),
     MAKE("neighbor_alltoall", BENCH_MPI_ONE, BENCH_MPI_ONE, neighbor_alltoall, expect_before, make_ring, free_ring),
     MAKE("neighbor_alltoallv", BENCH_MPI_ONE, BENCH_MPI_ONE, neighbor_alltoallv, expect_before, make_ring, free_ring),
     MAKE("neighbor_alltoallw", BENCH_MPI_GAPS, BENCH_MPI_GAPS, neighbor_alltoallw, expect_blocks_before,
+         make_ring_of_blocks, free_ring_of_blocks),
+    MAKE("ineighbor_alltoallw", BENCH_MPI_GAPS, BENCH_MPI_GAPS, ineighbor_alltoallw, expect_blocks_before,
          make_ring_of_blocks, free_ring_of_blocks),
 };

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collective calls on the fast route that become messages without a question: calls to neighbours, MPI_Alltoallw, and
+ * calls that do not block and move data. A call that does not block cannot ask the other ranks, and one to neighbours
+ * has nothing to do with most of them. So all ranks must know by themselves what a call becomes:
+ *
+ *   - the ranks of its communicator have opened the route of collective calls together (drop_agree.c);
+ *   - for one that does not block, the communicator has a channel (drop_tie.c), which all ranks have come by in the
+ *     same place of its calls;
+ *   - where all ranks know how long the blocks are, they are as long as messages of the route.
+ *
+ * Then it is messages on all ranks, whatever memory each of them gives: each message goes by the route, or is staged,
+ * or is MPI's own. What MPI refuses is left to MPI, on the one rank that it refuses: the others find that rank where
+ * they would without the drop-in, in its next such call.
+ *
+ *   sv_drop_irecv of each block ... sv_drop_isend of each block ... one request for all (drop_joint.c)
+ *
+ * The messages are on the communicator of the drop-in's that has all ranks of the job. Those between two ranks have the
+ * order of the calls: of those that block, or of those of a channel. Within a call to neighbours of a grid, tags say
+ * which side a block comes to. In graphs, and in rings of one or two, blocks of the same two ranks match in the order
+ * in which MPI's own call of this form would match them: by side, or in the order of the lists, one of which may be
+ * reversed. So what comes where does not depend on the way that a call takes.
+ *
+ * MPI's rules order the calls of a communicator. A call owns nothing when it returns: its request does.
+ */
+#include "interpose/drop_pairs.h"
+#include "interpose/drop_agree.h"
+#include "interpose/drop_joint.h"
+#include "interpose/drop_plan.h"
+#include "interpose/drop_route.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+/* Beside the tags of drop_linear.c, or in a channel. Each side of a grid has one from GRID_TAG on: MPI's grids have no
+   more than 32 dimensions here. */
+enum { LIST_TAG = 8, ALL_TAG, ROOT_TAG, GRID_TAG = 16 };
+
+/* A block of a side, and the rank that it comes from or goes to. */
+typedef struct block {
+    char *at;
+    int64_t count;
+    MPI_Datatype type;
+    int peer, tag;
+} block_t;
+
+/* A call, as this rank sees it. */
+typedef struct plan {
+    const sv_drop_pairs_t *call;
+    sv_drop_tie_t *tie;
+    bool blocks, in_place;
+    sv_drop_order_t order; /* of a call to neighbours */
+    int nout, nin; /* blocks of each side */
+    sv_drop_pairs_side_t out, in;
+    int64_t out_extent, in_extent; /* of the type of a side that has one */
+} plan_t;
+
+/* --- blocks ------------------------------------------------------------------------------------------------------- */
+
+static MPI_Datatype type_of_block(const sv_drop_pairs_side_t *side, int i)
+{
+    return side->list.types ? side->list.types[i] : side->list.type;
+}
+
+static int64_t count_of_block(const sv_drop_pairs_side_t *side, int i)
+{
+    const sv_drop_list_t *list = &side->list;
+    return list->counts ? list->counts[i] : list->large_counts ? (int64_t)list->large_counts[i] : list->count;
+}
+
+static block_t find_block(const sv_drop_pairs_side_t *side, int i, int64_t extent)
+{
+    const sv_drop_list_t *list = &side->list;
+    block_t block = {.count = count_of_block(side, i), .type = type_of_block(side, i)};
+    int64_t offset = 0;
+    if (list->bytes)
+        offset = list->bytes[i];
+    else if (list->far)
+        offset = list->far[i];
+    else if (list->displs)
+        offset = list->displs[i] * extent;
+    else if (list->large_displs)
+        offset = list->large_displs[i] * extent;
+    else if (!side->same)
+        offset = i * list->count * extent;
+    block.at = (char *)((uintptr_t)side->buf + (uintptr_t)offset);
+    return block;
+}
+
+/* The rank that block i of a side is for. Its tag is that of the receiver's block. */
+static void find_peer(const plan_t *plan, bool sends, int i, block_t *block)
+{
+    const sv_drop_pairs_t *call = plan->call;
+    const sv_drop_tie_t *tie = plan->tie;
+    block->tag = call->pattern == SV_DROP_ALL ? ALL_TAG : ROOT_TAG;
+    block->peer = i;
+    if (call->pattern == SV_DROP_NEIGHBORS) {
+        block->peer = (sends ? tie->to : tie->from)[i];
+        block->tag = LIST_TAG;
+        if (plan->order == SV_DROP_BY_SIDE)
+            block->tag = GRID_TAG + (sends ? i ^ 1 : i);
+    } else if (call->pattern != SV_DROP_ALL && sends == (call->pattern == SV_DROP_TO_ROOT)) {
+        block->peer = call->root;
+    }
+    block->tag += plan->blocks ? 0 : tie->channel * SV_DROP_CHANNEL_TAGS;
+}
+
+/* --- what MPI refuses --------------------------------------------------------------------------------------------- */
+
+static bool is_list_missing(const sv_drop_pairs_side_t *side, bool listed, bool typed)
+{
+    const sv_drop_list_t *list = &side->list;
+    const bool placed = list->displs || list->large_displs || list->bytes || list->far;
+    return (listed && ((!list->counts && !list->large_counts) || !placed)) || (typed && !list->types);
+}
+
+/* Whether MPI refuses the blocks of a side, on this rank. */
+static bool is_pairs_side_refused(const sv_drop_pairs_side_t *side, int n)
+{
+    MPI_Datatype good = MPI_DATATYPE_NULL;
+    for (int i = 0; i < n; i++) {
+        MPI_Datatype const type = type_of_block(side, i);
+        const int64_t count = count_of_block(side, i);
+        if (count < 0)
+            return true;
+        if (type == good && type != MPI_DATATYPE_NULL)
+            continue;
+        if ((type == MPI_DATATYPE_NULL || !sv_drop_type_is_committed(type)) &&
+            (count > 0 || sv_drop_tie_refuses_none(type)))
+            return true;
+        good = type;
+    }
+    return false;
+}
+
+static bool has_pair_elements(const sv_drop_pairs_side_t *side, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (count_of_block(side, i) > 0)
+            return true;
+    return false;
+}
+
+/* Whether MPI refuses the call since both sides are one buffer. A side without elements may have any. */
+static bool is_same_refused(const plan_t *plan)
+{
+    const sv_drop_pairs_t *call = plan->call;
+    const sv_drop_list_t *out = &call->out.list, *in = &call->in.list;
+    if (call->out.buf != call->in.buf || call->pattern == SV_DROP_NEIGHBORS ||
+        !has_pair_elements(&plan->out, plan->nout) || !has_pair_elements(&plan->in, plan->nin))
+        return false;
+    const sv_drop_alias_t alias = call->pattern == SV_DROP_TO_ROOT     ? SV_DROP_ALIAS_GATHER
+                                  : call->pattern == SV_DROP_FROM_ROOT ? SV_DROP_ALIAS_SCATTER
+                                  : call->out.same                     ? SV_DROP_ALIAS_ALLGATHER
+                                                                       : SV_DROP_ALIAS_ALLTOALL;
+    return sv_drop_tie_refuses_same(alias, call->ring, out->counts == in->counts && out->bytes == in->bytes &&
+                                                           out->displs == in->displs && out->types == in->types);
+}
+
+/* Whether a side has memory of both kinds in it, so that the call is refused as it is when it is staged. */
+static bool is_side_mixed(const char *name, const sv_drop_pairs_side_t *side, int n, int64_t extent)
+{
+    enum { FEW = 32 };
+    sv_drop_call_t call = {.name = name};
+    sv_drop_block_t few[FEW], *blocks = few;
+    bool derived = side->buf == MPI_BOTTOM;
+    for (int i = 0; i < n && !derived; i++)
+        derived = !sv_drop_is_named(type_of_block(side, i));
+    if (!derived || n == 0)
+        return false;
+    if (n > FEW && !(blocks = malloc((size_t)n * sizeof *blocks)))
+        sv_drop_fatal("no memory", name);
+    for (int i = 0; i < n; i++) {
+        const block_t block = find_block(side, i, extent);
+        blocks[i] = (sv_drop_block_t){.count = block.count, .type = block.type,
+                                      .offset = (int64_t)((uintptr_t)block.at - (uintptr_t)side->buf)};
+        blocks[i].is_type = sv_drop_type(block.type, &blocks[i].info);
+    }
+    const bool mixed = sv_drop_refuse(&call, side->buf, blocks, side->same ? 1 : n);
+    if (blocks != few)
+        free(blocks);
+    return mixed;
+}
+
+static int64_t extent_of(const sv_drop_pairs_side_t *side, int n)
+{
+    sv_drop_type_t info;
+    return n > 0 && !side->list.types && sv_drop_type(side->list.type, &info) ? info.extent : 0;
+}
+
+/* --- messages ----------------------------------------------------------------------------------------------------- */
+
+static int rank_for(const plan_t *plan, int peer)
+{
+    return sv_drop_world_rank(plan->call->comm, peer);
+}
+
+/* Whether elements come up with their gaps, which may be other blocks of the call: those in device memory whose type
+   cannot be taken apart. */
+static bool keeps_gaps(const block_t *block)
+{
+    sv_drop_type_t info;
+    if (!sv_drop_type(block->type, &info) || info.named || info.dense ||
+        sv_drop_is_host_typed(block->at, block->count, block->type))
+        return false;
+    sv_drop_plan_t *plan = sv_drop_plan_get(block->type, block->count, block->at);
+    const bool opaque = !plan->pack;
+    sv_drop_plan_put(plan);
+    return opaque;
+}
+
+static void begin_recv_packed(const plan_t *plan, const block_t *block, sv_drop_joint_t *joint)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Count each = 0;
+    int code = MPI_ERR_COUNT;
+    PMPI_Type_size_x(block->type, &each);
+    if (block->count > INT_MAX || block->count * each > INT_MAX) {
+        sv_drop_joint_add(joint, request, code);
+        return;
+    }
+    const int bytes = (int)(block->count * each);
+    void *packed = malloc((size_t)bytes);
+    if (!packed)
+        sv_drop_fatal("no memory", plan->call->name);
+    code = sv_drop_irecv(plan->call->name, packed, bytes, MPI_BYTE, rank_for(plan, block->peer), block->tag,
+                         sv_drop_route.own, &request);
+    sv_drop_joint_add_packed(joint, request, code, packed, bytes, block->at, (int)block->count, block->type);
+}
+
+/* A block without elements has no message. Its sender knows that, too. */
+static void begin_pair_block(const plan_t *plan, const block_t *block, bool sends, sv_drop_joint_t *joint)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    sv_drop_narrow_t narrow = {0};
+    if (block->peer == MPI_PROC_NULL || block->count == 0 || !sv_drop_type_has_bytes(block->type))
+        return;
+    if (!sends && keeps_gaps(block)) {
+        begin_recv_packed(plan, block, joint);
+        return;
+    }
+    int code = sv_drop_narrow(block->count, block->type, &narrow);
+    if (code == MPI_SUCCESS && sends)
+        code = sv_drop_isend(plan->call->name, SV_DROP_ALONE, block->at, narrow.count, narrow.type,
+                             rank_for(plan, block->peer), block->tag, sv_drop_route.own, &request);
+    else if (code == MPI_SUCCESS)
+        code = sv_drop_irecv(plan->call->name, block->at, narrow.count, narrow.type, rank_for(plan, block->peer),
+                             block->tag, sv_drop_route.own, &request);
+    sv_drop_narrow_end(&narrow);
+    sv_drop_joint_add(joint, request, code);
+}
+
+/* Copies what the rank has for itself in a call to all, on the device. False: it is to be a message. */
+static bool copy_block_to_self(const plan_t *plan, sv_drop_joint_t *joint)
+{
+    const int out_at = plan->nout > 1 ? plan->tie->me : 0, in_at = plan->nin > 1 ? plan->tie->me : 0;
+    sv_drop_type_t out, in;
+    if (plan->in_place)
+        return true;
+    const block_t from = find_block(&plan->out, out_at, plan->out_extent);
+    const block_t to = find_block(&plan->in, in_at, plan->in_extent);
+    if (!sv_drop_type(from.type, &out) || !sv_drop_type(to.type, &in) || !out.dense || !in.dense ||
+        from.count * out.bytes != to.count * in.bytes || from.count == 0 || out.bytes == 0 ||
+        !sv_drop_is_fit(from.at, 1) || !sv_drop_is_fit(to.at, 1))
+        return false;
+    sv_drop_settle();
+    if (sv_drop_is_stuck())
+        return false;
+    sv_drop_copy(sv_drop_joint_flow(joint), to.at, from.at, (size_t)(from.count * out.bytes),
+                 SELVAGE_COPY_DEVICE_TO_DEVICE);
+    return true;
+}
+
+/* Whether this rank has a block for itself, and both sides of it. */
+static bool has_own_block(const plan_t *plan)
+{
+    const sv_drop_pairs_t *call = plan->call;
+    return call->pattern == SV_DROP_ALL || (call->pattern != SV_DROP_NEIGHBORS && call->root == plan->tie->me);
+}
+
+/* Receives come first. Each rank begins with another peer. */
+static void begin_blocks(const plan_t *plan, sv_drop_joint_t *joint)
+{
+    const bool turns = plan->call->pattern == SV_DROP_ALL;
+    const bool own = has_own_block(plan), copied = own && copy_block_to_self(plan, joint);
+    for (int sends = 0; sends < 2; sends++) {
+        const int n = sends ? plan->nout : plan->nin;
+        for (int i = 0; i < n; i++) {
+            const int back = !sends && plan->order == SV_DROP_REVERSED ? n - 1 - i : i;
+            const int at = !turns ? back : sends ? (plan->tie->me + i) % n : (plan->tie->me + n - i) % n;
+            block_t block = sends ? find_block(&plan->out, at, plan->out_extent)
+                                  : find_block(&plan->in, at, plan->in_extent);
+            find_peer(plan, sends, at, &block);
+            if (!(copied && block.peer == plan->tie->me))
+                begin_pair_block(plan, &block, sends, joint);
+        }
+    }
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+/* Whether blocks are long enough, of calls of which all ranks know that. */
+static bool is_call_long(const plan_t *plan)
+{
+    const sv_drop_pairs_t *call = plan->call;
+    const sv_drop_pairs_side_t *side = &plan->in;
+    int64_t most = 0;
+    if ((call->pattern == SV_DROP_TO_ROOT && plan->tie->me != call->root) ||
+        (call->pattern == SV_DROP_FROM_ROOT && plan->tie->me == call->root))
+        side = &plan->out;
+    if (side->list.types || !call->alike)
+        return !call->alike;
+    for (int i = 0; i < (side == &plan->out ? plan->nout : plan->nin); i++)
+        most = count_of_block(side, i) > most ? count_of_block(side, i) : most;
+    return sv_drop_fast_takes(most, side->list.type);
+}
+
+/* How many blocks each side has on this rank; false: MPI is to make, or to refuse, such a call on all ranks. */
+static bool count_blocks(plan_t *plan)
+{
+    const sv_drop_pairs_t *call = plan->call;
+    const sv_drop_tie_t *tie = plan->tie;
+    const bool is_root = call->root == tie->me, gathers = call->pattern == SV_DROP_TO_ROOT;
+    switch (call->pattern) {
+    case SV_DROP_NEIGHBORS:
+        plan->nout = tie->nto;
+        plan->nin = tie->nfrom;
+        return tie->nfrom >= 0;
+    case SV_DROP_ALL:
+        plan->nout = plan->nin = tie->n;
+        return tie->n > 1;
+    default:
+        plan->nout = gathers || is_root ? (gathers ? 1 : tie->n) : 0;
+        plan->nin = !gathers || is_root ? (gathers ? tie->n : 1) : 0;
+        return tie->n > 1 && call->root >= 0 && call->root < tie->n;
+    }
+}
+
+/* In place a rank's own block is there already, or is what it sends. An exchange in place, which all ranks make in
+   place, is MPI's. So is a buffer that nobody has. */
+static bool find_in_place(plan_t *plan)
+{
+    const sv_drop_pairs_t *call = plan->call;
+    const bool out = plan->nout > 0 && call->out.buf == MPI_IN_PLACE;
+    const bool in = plan->nin > 0 && call->in.buf == MPI_IN_PLACE;
+    const bool is_root = call->root == plan->tie->me;
+    if (!out && !in)
+        return true;
+    plan->in_place = true;
+    if (call->pattern == SV_DROP_TO_ROOT && out && is_root && !in) {
+        plan->nout = 0;
+        return true;
+    }
+    if (call->pattern == SV_DROP_FROM_ROOT && in && is_root && !out) {
+        plan->nin = 0;
+        return true;
+    }
+    return call->pattern == SV_DROP_ALL && call->out.same && out && !in;
+}
+
+/* Of a gather to all in place, what a rank sends is its own block of what it receives. */
+static void send_from_place(plan_t *plan)
+{
+    const int64_t extent = extent_of(&plan->in, plan->nin);
+    const block_t own = find_block(&plan->in, plan->tie->me, extent);
+    plan->out = (sv_drop_pairs_side_t){.buf = own.at, .same = true, .list = {.count = own.count, .type = own.type}};
+}
+
+/* Whether the call has device memory on this rank. */
+static bool has_device_memory(const plan_t *plan)
+{
+    for (int i = 0; i < plan->nout + plan->nin; i++) {
+        const bool sends = i < plan->nout;
+        const block_t block = sends ? find_block(&plan->out, i, plan->out_extent)
+                                    : find_block(&plan->in, i - plan->nout, plan->in_extent);
+        if (block.count > 0 && !sv_drop_is_host_typed(block.at, block.count, block.type))
+            return true;
+    }
+    return false;
+}
+
+/* Counts what has been sent of device memory since the call began, for the report. Returns it for the timeline. */
+static int64_t count_pairs(const char *name)
+{
+    int64_t fast, staged;
+    sv_drop_count_parts(&fast, &staged);
+    if (fast > 0)
+        sv_drop_count_all(name, "fast", fast);
+    if (staged > 0)
+        sv_drop_count_all(name, "staged", staged);
+    return fast + staged;
+}
+
+/* Whether the call, which MPI does not refuse, becomes messages on all ranks. refused_out: it is an error of this rank
+   that the drop-in has found. */
+static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, bool *refused_out)
+{
+    const bool typed = call->ring == SV_DROP_RING_W, listed = typed || call->ring == SV_DROP_RING_V;
+    *refused_out = false;
+    if (!sv_drop_reaches(call->comm))
+        return false;
+    *plan = (plan_t){.call = call, .tie = sv_drop_tie_of(call->comm), .blocks = blocks, .out = call->out,
+                     .in = call->in};
+    if (!count_blocks(plan) || !find_in_place(plan))
+        return false;
+    const bool no_list = (plan->nin > 0 && is_list_missing(&plan->in, listed && !plan->in.same, typed)) ||
+                         (plan->nout > 0 && is_list_missing(&plan->out, listed && !plan->out.same, typed));
+    if (no_list)
+        return false;
+    if (plan->in_place && call->pattern == SV_DROP_ALL)
+        send_from_place(plan);
+    if (!is_call_long(plan) || is_pairs_side_refused(&plan->in, plan->nin) ||
+        is_pairs_side_refused(&plan->out, plan->nout) || is_same_refused(plan))
+        return false;
+    plan->out_extent = extent_of(&plan->out, plan->nout);
+    plan->in_extent = extent_of(&plan->in, plan->nin);
+    if (!blocks && plan->tie->channel == 0) {
+        plan->tie->needs = plan->tie->needs || has_device_memory(plan);
+        return false;
+    }
+    if (call->pattern == SV_DROP_NEIGHBORS)
+        plan->order = sv_drop_tie_order(plan->tie, call->ring, blocks);
+    *refused_out = is_side_mixed(call->name, &plan->out, plan->nout, plan->out_extent) ||
+                   is_side_mixed(call->name, &plan->in, plan->nin, plan->in_extent);
+    return true;
+}
+
+static bool begin_pairs(const sv_drop_pairs_t *call, bool blocks, MPI_Request *request, int *code)
+{
+    plan_t plan;
+    bool refused;
+    if (!plan_pairs(call, blocks, &plan, &refused))
+        return false;
+    *code = MPI_SUCCESS;
+    if (refused) {
+        PMPI_Comm_call_errhandler(call->comm, MPI_ERR_BUFFER);
+        *code = MPI_ERR_BUFFER;
+        return true;
+    }
+    int64_t before[2];
+    sv_drop_count_parts(&before[0], &before[1]); /* of calls that count by themselves */
+    sv_drop_joint_t *joint = sv_drop_joint_begin(plan.nout + plan.nin);
+    begin_blocks(&plan, joint);
+    sv_drop_flush(); /* short messages must not wait for the next call */
+    const int64_t bytes = count_pairs(call->name);
+    sv_drop_joint_start(joint, call->name, bytes, call->comm, request);
+    return true;
+}
+
+bool sv_drop_make_pairs(const sv_drop_pairs_t *call, int *code)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (!begin_pairs(call, true, &request, code))
+        return false;
+    if (*code == MPI_SUCCESS)
+        *code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    return true;
+}
+
+bool sv_drop_begin_pairs(const sv_drop_pairs_t *call, MPI_Request *request, int *code)
+{
+    return begin_pairs(call, false, request, code);
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the drop-in keeps of a communicator whose collective calls become messages (drop_pairs.c): who its neighbours
+ * are, and a channel, which is a range of tags that no other communicator has on any of its ranks.
+ *
+ * Two ranks come to the calls that block, and that they share, in the same order, whichever communicators those are on.
+ * So the messages of these need no channel. Calls that do not block may be started in any order on two communicators,
+ * and a rank may have started some before the others have opened the route, which start theirs after that. So the ranks
+ * agree on a channel, and from which of the communicator's calls on it is used. There are two ways:
+ *
+ *   - After a call that succeeds on no rank before all have entered it: MPI_Barrier, MPI_Allreduce and its kin. The
+ *     1st, 2nd, 4th, ... of those, with the route open, asks.
+ *   - After the 16th, 32nd, 64th, ... call that does not block, in passing, by a call that does not block either. The
+ *     answer holds after twice as many calls. A rank that then has none yet waits, if it can be a yes: for ranks that
+ *     have made 16 or more such calls less.
+ *
+ * It is a yes if all ranks have the route open, and any of them has had a use for the channel. Each rank proposes
+ * numbers that no other one does, and none of them twice. The greatest is the channel's, so that each is used once.
+ *
+ * A call counts when MPI has taken it: what MPI refuses on one rank counts nowhere.
+ *
+ * A tie is an attribute of its communicator. MPI's rules order the calls of a communicator, and where a job has threads
+ * only MPI_COMM_WORLD is looked at. A question is in the list of those under way until it has an answer, also if its
+ * tie has gone.
+ */
+#include "interpose/drop_tie.h"
+#include "interpose/drop_agree.h"
+#include "interpose/drop_route.h"
+
+#include <stdlib.h>
+
+enum { OPEN, UNUSED, NUMBER, VALUES }; /* the least of each is taken: the last is below zero */
+
+typedef struct sv_drop_ask {
+    struct sv_drop_ask *next;
+    bool needed; /* by a tie */
+    MPI_Request request;
+    int64_t mine[VALUES], least[VALUES];
+} ask_t;
+
+static struct {
+    int key;
+    MPI_Comm self;    /* to ask MPI what it does */
+    int64_t proposed; /* how many numbers */
+    ask_t *asks;      /* under way */
+} ties = {.key = MPI_KEYVAL_INVALID, .self = MPI_COMM_NULL};
+
+static MPI_Comm own_self_of_ties(void)
+{
+    if (ties.self == MPI_COMM_NULL)
+        ties.self = sv_drop_make_self();
+    return ties.self;
+}
+
+/* --- neighbours --------------------------------------------------------------------------------------------------- */
+
+static void make_neighbor_lists(sv_drop_tie_t *tie, int nfrom, int nto)
+{
+    tie->nfrom = nfrom;
+    tie->nto = nto;
+    tie->from = malloc(((size_t)nfrom + (size_t)nto + 1) * sizeof *tie->from);
+    if (!tie->from)
+        sv_drop_fatal("no memory", "for a communicator's neighbours");
+    tie->to = tie->from + nfrom;
+}
+
+/* False: its neighbours cannot be had. */
+static bool find_grid_neighbors(MPI_Comm comm, sv_drop_tie_t *tie)
+{
+    enum { DIMS = 32 };
+    int n = 0, dims[DIMS], periods[DIMS], coords[DIMS];
+    if (PMPI_Cartdim_get(comm, &n) != MPI_SUCCESS || n > DIMS ||
+        PMPI_Cart_get(comm, n, dims, periods, coords) != MPI_SUCCESS)
+        return false;
+    tie->grid = true;
+    make_neighbor_lists(tie, 2 * n, 2 * n);
+    for (int i = 0; i < n; i++) {
+        tie->short_ring = tie->short_ring || (periods[i] && dims[i] <= 2);
+        PMPI_Cart_shift(comm, i, 1, &tie->from[2 * i], &tie->from[2 * i + 1]);
+        tie->to[2 * i] = tie->from[2 * i];
+        tie->to[2 * i + 1] = tie->from[2 * i + 1];
+    }
+    return true;
+}
+
+static bool find_neighbors(MPI_Comm comm, sv_drop_tie_t *tie)
+{
+    int kind = MPI_UNDEFINED, n = 0, nto = 0, weighted = 0;
+    if (PMPI_Topo_test(comm, &kind) != MPI_SUCCESS)
+        return false;
+    if (kind == MPI_CART)
+        return find_grid_neighbors(comm, tie);
+    if (kind == MPI_GRAPH) {
+        if (PMPI_Graph_neighbors_count(comm, tie->me, &n) != MPI_SUCCESS)
+            return false;
+        make_neighbor_lists(tie, n, n);
+        return PMPI_Graph_neighbors(comm, tie->me, n, tie->from) == MPI_SUCCESS &&
+               PMPI_Graph_neighbors(comm, tie->me, n, tie->to) == MPI_SUCCESS;
+    }
+    if (kind != MPI_DIST_GRAPH || PMPI_Dist_graph_neighbors_count(comm, &n, &nto, &weighted) != MPI_SUCCESS)
+        return false;
+    make_neighbor_lists(tie, n, nto);
+    int *weights = malloc(((size_t)n + (size_t)nto + 1) * sizeof *weights);
+    if (!weights)
+        sv_drop_fatal("no memory", "for a communicator's neighbours");
+    const int code = PMPI_Dist_graph_neighbors(comm, n, tie->from, weighted ? weights : MPI_UNWEIGHTED, nto, tie->to,
+                                               weighted ? weights + n : MPI_UNWEIGHTED);
+    free(weights);
+    return code == MPI_SUCCESS;
+}
+
+/* --- life --------------------------------------------------------------------------------------------------------- */
+
+/* Frees the questions that have an answer by now, of which nobody needs it; or all of them. */
+static void reap_asks(bool all)
+{
+    for (ask_t **at = &ties.asks, *ask; (ask = *at);) {
+        int done = 0;
+        if ((ask->needed && !all) ||
+            (PMPI_Test(&ask->request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)) {
+            at = &ask->next;
+            continue;
+        }
+        *at = ask->next;
+        free(ask);
+    }
+}
+
+static void leave_ask(sv_drop_tie_t *tie)
+{
+    if (tie->ask)
+        tie->ask->needed = false;
+    tie->ask = NULL;
+}
+
+static int free_tie(MPI_Comm comm, int key, void *found, void *extra)
+{
+    sv_drop_tie_t *tie = found;
+    (void)comm, (void)key, (void)extra;
+    leave_ask(tie);
+    free(tie->from);
+    free(tie); /* partner: sv_drop_tie_of() */
+    return MPI_SUCCESS;
+}
+
+/* Whether all of its ranks are of this job. Those of others know nothing of it. */
+static bool is_of_job(MPI_Comm comm, int n)
+{
+    bool all = sv_drop_is_inside(comm);
+    for (int i = 0; i < n && all; i++)
+        all = sv_drop_world_rank(comm, i) != MPI_UNDEFINED;
+    return all;
+}
+
+sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm)
+{
+    sv_drop_tie_t *tie = NULL;
+    int has = 0;
+    if (ties.key == MPI_KEYVAL_INVALID &&
+        PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_tie, &ties.key, NULL) != MPI_SUCCESS)
+        sv_drop_fatal("no attribute", "for a communicator");
+    PMPI_Comm_get_attr(comm, ties.key, &tie, &has);
+    if (has)
+        return tie;
+    tie = malloc(sizeof *tie);
+    if (!tie)
+        sv_drop_fatal("no memory", "for a communicator");
+    *tie = (sv_drop_tie_t){.n = sv_drop_size(comm), .me = sv_drop_rank(comm)};
+    tie->over = tie->n < 2 || !is_of_job(comm, tie->n);
+    if (!sv_drop_is_inside(comm) || !find_neighbors(comm, tie))
+        tie->nfrom = tie->nto = -1;
+    PMPI_Comm_set_attr(comm, ties.key, tie);
+    return tie;
+}
+
+/* All ranks have come to the end of their calls, so that what they have asked has an answer soon. */
+void sv_drop_ties_end(void)
+{
+    enum { TURNS = 1000 };
+    unsigned turns = 0;
+    for (int i = 0; i < TURNS && ties.asks; i++) {
+        reap_asks(true);
+        sv_drop_turn(&turns);
+    }
+    if (ties.key != MPI_KEYVAL_INVALID)
+        PMPI_Comm_free_keyval(&ties.key); /* the attributes stay until their communicators go */
+    if (ties.self != MPI_COMM_NULL)
+        PMPI_Comm_free(&ties.self);
+}
+
+/* --- channels ----------------------------------------------------------------------------------------------------- */
+
+/* What this rank says. A number has this rank in it, and one that it has not proposed before. */
+static void propose(MPI_Comm comm, const sv_drop_tie_t *tie, int64_t *mine)
+{
+    mine[OPEN] = sv_drop_reaches(comm);
+    mine[UNUSED] = !tie->needs;
+    mine[NUMBER] = 0;
+    if (mine[OPEN])
+        mine[NUMBER] = -(++ties.proposed * sv_drop_size(MPI_COMM_WORLD) + sv_drop_rank(MPI_COMM_WORLD));
+}
+
+/* What all ranks say. Numbers end where MPI's tags do. */
+static void settle_tie(sv_drop_tie_t *tie, const int64_t *least)
+{
+    const int64_t number = -least[NUMBER];
+    if (!least[OPEN] || least[UNUSED])
+        return;
+    tie->over = true;
+    if ((number + 1) * SV_DROP_CHANNEL_TAGS - 1 <= sv_drop_route.tag_most)
+        tie->channel = (int)number;
+}
+
+/* Waits for the last question, which all ranks have asked, or will ask without more calls of this one. */
+static void await_ask(sv_drop_tie_t *tie)
+{
+    if (sv_drop_drive(MPI_SUCCESS, &tie->ask->request, MPI_STATUS_IGNORE) == MPI_SUCCESS)
+        settle_tie(tie, tie->ask->least);
+}
+
+void sv_drop_tie_meet(MPI_Comm comm)
+{
+    int64_t values[VALUES];
+    if (!sv_drop_reaches(comm))
+        return;
+    sv_drop_tie_t *tie = sv_drop_tie_of(comm);
+    if (tie->over)
+        return;
+    tie->met++;
+    if (tie->met & (tie->met - 1))
+        return;
+    propose(comm, tie, values);
+    if (sv_drop_fast_least(comm, values, VALUES))
+        settle_tie(tie, values);
+    if (tie->over)
+        leave_ask(tie);
+}
+
+void sv_drop_tie_pass(MPI_Comm comm)
+{
+    enum { FIRST = 16 };
+    if (!sv_drop_fast_is_in_order(comm))
+        return;
+    sv_drop_tie_t *tie = sv_drop_tie_of(comm);
+    if (tie->over)
+        return;
+    tie->begun++;
+    if (tie->begun < FIRST || (tie->begun & (tie->begun - 1)))
+        return;
+    if (tie->ask && tie->ask->mine[OPEN])
+        await_ask(tie);
+    leave_ask(tie);
+    reap_asks(false);
+    if (tie->over)
+        return;
+    ask_t *ask = malloc(sizeof *ask);
+    if (!ask)
+        sv_drop_fatal("no memory", "for a communicator");
+    propose(comm, tie, ask->mine);
+    if (PMPI_Iallreduce(ask->mine, ask->least, VALUES, MPI_INT64_T, MPI_MIN, comm, &ask->request) != MPI_SUCCESS) {
+        free(ask);
+        return;
+    }
+    ask->needed = true;
+    ask->next = ties.asks;
+    ties.asks = tie->ask = ask;
+}
+
+/* --- what MPI does ------------------------------------------------------------------------------------------------ */
+
+enum { SELVES = 4 };
+
+/* This rank is its own neighbour four times, and has a block for each, 0 to 3. */
+static int ask_selves(sv_drop_ring_t form, bool blocks, MPI_Comm comm, const int *out, int *in)
+{
+    const int counts[SELVES] = {1, 1, 1, 1}, displs[SELVES] = {0, 1, 2, 3};
+    const MPI_Aint far[SELVES] = {0, sizeof *in, 2 * sizeof *in, 3 * sizeof *in};
+    const MPI_Datatype types[SELVES] = {MPI_INT, MPI_INT, MPI_INT, MPI_INT};
+    MPI_Request request = MPI_REQUEST_NULL;
+    int code;
+    if (form == SV_DROP_RING)
+        code = blocks ? PMPI_Neighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, comm)
+                      : PMPI_Ineighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, comm, &request);
+    else if (form == SV_DROP_RING_V)
+        code = blocks ? PMPI_Neighbor_alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, comm)
+                      : PMPI_Ineighbor_alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, comm,
+                                                 &request);
+    else
+        code = blocks ? PMPI_Neighbor_alltoallw(out, counts, far, types, in, counts, far, types, comm)
+                      : PMPI_Ineighbor_alltoallw(out, counts, far, types, in, counts, far, types, comm, &request);
+    return code == MPI_SUCCESS ? PMPI_Wait(&request, MPI_STATUS_IGNORE) : code;
+}
+
+static sv_drop_order_t find_order(bool grid, sv_drop_ring_t form, bool blocks)
+{
+    const int ones[2] = {1, 1}, out[SELVES] = {0, 1, 2, 3}, selves[SELVES] = {0, 0, 0, 0};
+    int in[SELVES] = {-1, -1, -1, -1};
+    MPI_Comm comm = MPI_COMM_NULL;
+    const int code = grid ? PMPI_Cart_create(own_self_of_ties(), 2, ones, ones, 0, &comm)
+                          : PMPI_Dist_graph_create_adjacent(own_self_of_ties(), SELVES, selves, out, SELVES, selves,
+                                                            out, MPI_INFO_NULL, 0, &comm);
+    const bool asked = code == MPI_SUCCESS && ask_selves(form, blocks, comm, out, in) == MPI_SUCCESS;
+    if (comm != MPI_COMM_NULL)
+        PMPI_Comm_free(&comm);
+    if (asked && in[0] == 0 && in[1] == 1)
+        return SV_DROP_IN_ORDER;
+    if (asked && in[0] == 3 && in[1] == 2)
+        return SV_DROP_REVERSED;
+    return grid ? SV_DROP_BY_SIDE : SV_DROP_IN_ORDER;
+}
+
+sv_drop_order_t sv_drop_tie_order(const sv_drop_tie_t *tie, sv_drop_ring_t form, bool blocks)
+{
+    static struct {
+        bool known;
+        sv_drop_order_t order;
+    } all[2][SV_DROP_RINGS][2]; /* by the lock */
+    if (tie->grid && !tie->short_ring)
+        return SV_DROP_BY_SIDE;
+    sv_drop_lock();
+    if (!all[tie->grid][form][blocks].known) {
+        all[tie->grid][form][blocks].order = find_order(tie->grid, form, blocks);
+        all[tie->grid][form][blocks].known = true;
+    }
+    const sv_drop_order_t order = all[tie->grid][form][blocks].order;
+    sv_drop_unlock();
+    return order;
+}
+
+bool sv_drop_tie_refuses_none(MPI_Datatype type)
+{
+    const int none = 0;
+    char out[1] = "", in[1] = "";
+    sv_drop_lock();
+    const int code = PMPI_Alltoallw(out, &none, &none, &type, in, &none, &none, &type, own_self_of_ties());
+    sv_drop_unlock();
+    return code != MPI_SUCCESS;
+}
+
+bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form, bool lists_shared)
+{
+    const int one[2] = {1, 1}, at[2] = {0, 0};
+    const MPI_Datatype types[2] = {MPI_INT, MPI_INT};
+    const int other = !lists_shared;
+    const bool listed = form != SV_DROP_RING;
+    int number = 0, *both = &number, code;
+    sv_drop_lock();
+    MPI_Comm const self = own_self_of_ties();
+    if (call == SV_DROP_ALIAS_ALLTOALL && form == SV_DROP_RING_W)
+        code = PMPI_Alltoallw(both, one, at, types, both, one + other, at + other, types + other, self);
+    else if (call == SV_DROP_ALIAS_ALLTOALL)
+        code = listed ? PMPI_Alltoallv(both, one, at, MPI_INT, both, one + other, at + other, MPI_INT, self)
+                      : PMPI_Alltoall(both, 1, MPI_INT, both, 1, MPI_INT, self);
+    else if (call == SV_DROP_ALIAS_ALLGATHER)
+        code = listed ? PMPI_Allgatherv(both, 1, MPI_INT, both, one, at, MPI_INT, self)
+                      : PMPI_Allgather(both, 1, MPI_INT, both, 1, MPI_INT, self);
+    else if (call == SV_DROP_ALIAS_GATHER)
+        code = listed ? PMPI_Gatherv(both, 1, MPI_INT, both, one, at, MPI_INT, 0, self)
+                      : PMPI_Gather(both, 1, MPI_INT, both, 1, MPI_INT, 0, self);
+    else
+        code = listed ? PMPI_Scatterv(both, one, at, MPI_INT, both, 1, MPI_INT, 0, self)
+                      : PMPI_Scatter(both, 1, MPI_INT, both, 1, MPI_INT, 0, self);
+    sv_drop_unlock();
+    return code != MPI_SUCCESS;
+}

@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The same programs as in test_dropin_run.sh: calls to neighbours, and collective calls that do not block, which become
+# messages from device to device.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+. "$top_srcdir/tests/fixtures/unmodified.sh"
+ranks=3
+[ "$SELVAGE_DEVICE" = soft ] || [ "${TEST_GPUS:-3}" -ge 3 ] || ranks=2
+# Where ranks share a GPU, collectives of the route are not to be had, and all of these calls are staged.
+fast=yes
+[ "$SELVAGE_DEVICE" = soft ] || [ "${TEST_GPUS:-3}" -ge 2 ] || fast=no
+
+# takes MODE LEAST CALL...: rank 0 has made so many of each by the route
+takes() {
+    local mode=$1 least=$2 call made
+    shift 2
+    [ "$fast" = yes ] && [ "$mode" != off ] || return
+    for call; do
+        made=$(sed -nE "s/^ +0 +all +MPI_$call +fast +([0-9]+) .*/\\1/p" "$dir/out")
+        [ "${made:-0}" -ge "$least" ] ||
+            { cat "$dir/out"; echo "FAIL: MPI_$call: ${made:-0} times by the route, $mode"; failed=1; }
+    done
+}
+
+neighbors='Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw
+    Ineighbor_allgather Ineighbor_allgatherv Ineighbor_alltoall Ineighbor_alltoallv Ineighbor_alltoallw'
+others='Ialltoall Ialltoallv Ialltoallw Iallgather Iallgatherv Igather Igatherv Iscatter Iscatterv'
+for mode in $modes $off; do
+    # In a ring of two the same rank is on both sides.
+    for n in 2 "$ranks"; do
+        program "$n" neighbors-of-each-kind ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
+            SELVAGE_DROPIN_FAST_BYTES=1024
+        # shellcheck disable=SC2086 # several arguments
+        takes "$mode" 1 $neighbors
+    done
+    program "$ranks" calls-that-do-not-block ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
+        SELVAGE_DROPIN_FAST_BYTES=1024
+    # shellcheck disable=SC2086 # several arguments
+    takes "$mode" 1 Alltoallw $others
+    # With no other calls on a communicator its ranks agree in passing, after 32 of these.
+    program "$ranks" calls-that-do-not-block-alone ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
+        SELVAGE_DROPIN_FAST_BYTES=1024
+    takes "$mode" 4 Ialltoall Ialltoallv Ialltoallw
+    program "$ranks" refused-neighbors-on-rank-0 ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
+        SELVAGE_DROPIN_FAST_BYTES=1024
+    takes "$mode" 10 Neighbor_alltoallw Ineighbor_alltoallw
+done
+# Slots that are too short or too few, memory that is not pinned, and nodes of two ranks each.
+program "$ranks" neighbors-of-each-kind ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_MESSAGE_BUFFER_BYTES=0 \
+    SELVAGE_DROPIN_SLOT_BYTES=4K
+program "$ranks" calls-that-do-not-block ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_DROPIN_POOL_BYTES=0
+if [ "$SELVAGE_DEVICE" = soft ]; then
+    for mode in $modes; do
+        program 4 neighbors-of-each-kind ' 0 failed' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024 \
+            SELVAGE_RANKS_PER_NODE=2
+        program 4 calls-that-do-not-block ' 0 failed' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024 \
+            SELVAGE_RANKS_PER_NODE=2
+    done
+fi
+# Messages that come damaged are mended, or the call fails that completes theirs.
+if [ "$fast" = yes ]; then
+    for mode in $modes; do
+        program 2 damaged-neighbors ' 0 were not$' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=96 \
+            SELVAGE_FAULT=flip=1,seed=3 SELVAGE_RETRY_MAX=50
+        [ "$mode" = on ] || continue # else copies that nobody asks for twice are few
+        for packet in 4 9; do # of a call that blocks, and of one that does not
+            program 2 damaged-neighbors '^rank 0: 1 of 12 calls failed' SELVAGE_DROPIN_FAST=on \
+                SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_FAULT=flip=1,only="$packet",attempts=255 SELVAGE_RETRY_MAX=1
+        done
+    done
+fi
+exit "$failed"
