@@ -159,7 +159,8 @@ void run_channels_ending(void)
     the.after = check_calls_at_end;
 }
 
-/* Even numbers are sent, and odd ones are received. On rank 0 all of them lie in one buffer. */
+/* Even numbers are sent, and odd ones are received. On rank 0 all of them lie in one buffer in the end. Open MPI 4.1
+   takes that for a call in place, so that it is right only as messages. */
 void run_channels_interleaved(void)
 {
     enum { TURNS = 8 };
@@ -168,12 +169,14 @@ void run_channels_interleaved(void)
     const size_t bytes = 2 * (size_t)n * sizeof *host;
     void *out = device_bytes(bytes), *in = device_bytes(bytes);
     MPI_Datatype second, even, odd;
+    MPI_Comm comm;
     MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof *host, &even);
     MPI_Type_indexed(1, &one, &one, MPI_INT, &second);
     MPI_Type_create_resized(second, 0, 2 * sizeof *host, &odd);
     MPI_Type_commit(&even);
     MPI_Type_commit(&odd);
     open_collectives();
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     for (int turn = 0; turn < TURNS; turn++) {
         const int same = turn >= TURNS / 2 && the.rank == 0;
         MPI_Request request;
@@ -182,14 +185,15 @@ void run_channels_interleaved(void)
             host[2 * i + 1] = -1;
         }
         bring(out, host, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
-        MPI_Ialltoall(out, LONG, even, same ? out : in, LONG, odd, MPI_COMM_WORLD, &request);
+        MPI_Ialltoall(out, LONG, even, same ? out : in, LONG, odd, comm, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         bring(host, same ? out : in, bytes, SELVAGE_COPY_DEVICE_TO_HOST);
         for (int i = 0; i < n; i++)
             bad += host[2 * i + 1] != (turn * RANKS_MAX + i / LONG) * RANKS_MAX + the.rank;
-        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Barrier(comm);
     }
     CHECK_EQ(bad, 0);
+    MPI_Comm_free(&comm);
     MPI_Type_free(&second);
     MPI_Type_free(&even);
     MPI_Type_free(&odd);
