@@ -90,6 +90,7 @@ typedef struct sv_config {
     uint64_t dropin_fast_bytes, dropin_slot_bytes, dropin_long_bytes, dropin_fragment_bytes;
     uint64_t dropin_pool_bytes;
     uint64_t dropin_piece_bytes;
+    bool dropin_pairs;
     int dropin_sync, dropin_sync_ms;
     char job[SV_CONFIG_TEXT_BYTES];
     bool report;

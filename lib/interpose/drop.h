@@ -41,7 +41,7 @@ typedef struct sv_drop_settings {
     int64_t pool_bytes; /* pinned memory, at most */
     int64_t piece_bytes; /* through which other memory is copied */
     sv_drop_mode_t fast;
-    bool report, progress_thread, soft; /* soft: that device is asked for */
+    bool report, pairs, progress_thread, soft; /* soft: that device is asked for */
     bool checks;                     /* what goes by the fast route is verified */
     int64_t fast_bytes; /* messages of at least so many take the fast route */
     int64_t row_bytes;  /* the same in a long row of sends, where a message costs less by it, and of one that waits */
@@ -440,7 +440,7 @@ typedef struct sv_drop_op {
     struct sv_drop_joint *joint;     /* messages that it consists of, which have not all ended; else NULL */
     bool batched;                    /* MPI has not been given it yet: see drop_batch.c */
     bool announcement_read;          /* of a receive that is kept and watched: an announcement has come, and was read */
-    bool reported;                   /* the error handler has heard of the error */
+    bool reported, is_joint;         /* the error handler has heard of the error; it has had a joint (drop_joint.c) */
     bool orphan;                     /* the program has freed its request, and MPI is still at it */
     bool freed;                      /* the program has freed a generalized request, which MPI keeps to its end */
     int source, tag;                 /* of a persistent one, as the program gave them; of a send: to whom */

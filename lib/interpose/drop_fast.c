@@ -44,7 +44,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-bool sv_drop_fast_wanted;
+bool sv_drop_fast_wanted, sv_drop_pairs_wanted;
 
 sv_drop_route_t sv_drop_route;
 
@@ -117,6 +117,7 @@ void sv_drop_fast_begin(void)
     sv_drop_route.threads = level == MPI_THREAD_MULTIPLE;
     sv_drop_route.drives = settings->fast == SV_DROP_FAST_ON;
     sv_drop_fast_wanted = settings->fast != SV_DROP_FAST_OFF && settings->job[0];
+    sv_drop_pairs_wanted = sv_drop_fast_wanted && settings->pairs;
     if (!sv_drop_fast_wanted)
         return;
     /* A communicator of all ranks that has none of the program's attributes, and not its error handler. */
@@ -465,7 +466,7 @@ void sv_drop_fast_end(void)
     if (pairs && PMPI_Allreduce(&own, &any, 1, MPI_INT, MPI_MAX, sv_drop_route.own) != MPI_SUCCESS)
         any = false;
     const bool open = any;
-    if (sv_drop_fast_wanted)
+    if (sv_drop_pairs_wanted)
         sv_drop_ties_end();
     if (pairs) {
         sv_drop_fragments_end();

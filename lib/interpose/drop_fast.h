@@ -20,6 +20,7 @@ typedef enum sv_drop_manner { SV_DROP_ALONE, SV_DROP_WAITED, SV_DROP_IN_ROW } sv
 /* This job may use it: constant after MPI_Init. And: it is open now, on this rank; with ON, on all. And: collective
    calls need not ask any more. */
 extern bool sv_drop_fast_wanted;
+extern bool sv_drop_pairs_wanted; /* likewise, and calls may become messages without a question (drop_pairs.c) */
 bool sv_drop_fast_is_open(void);
 bool sv_drop_fast_is_settled(void);
 void sv_drop_fast_begin(void);

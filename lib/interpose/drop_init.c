@@ -63,6 +63,8 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
                                                                    : most;
     if (strcmp(setting->name, "SELVAGE_DROPIN_PIECE_BYTES") == 0)
         settings->piece_bytes = setting_number(setting->value);
+    if (strcmp(setting->name, "SELVAGE_DROPIN_PAIRS") == 0)
+        settings->pairs = strcmp(setting->value, "on") == 0;
     if (strcmp(setting->name, "SELVAGE_REPORT") == 0)
         settings->report = strcmp(setting->value, "on") == 0;
     if (strcmp(setting->name, "SELVAGE_DEVICE") == 0)

@@ -13,6 +13,8 @@
  * handle until its last message has ended. After that it is kept for the next call.
  */
 #include "interpose/drop_joint.h"
+#include "interpose/drop_route.h"
+#include "interpose/drop_table.h"
 
 #include <stdlib.h>
 
@@ -41,6 +43,7 @@ struct sv_drop_joint {
 static struct {
     sv_drop_joint_t *first, *last, *unused;
     bool looks; /* they are being looked at, by whoever has the lock */
+    MPI_Comm left; /* while its requests are being looked for */
 } joints;
 
 _Atomic int sv_drop_joints;
@@ -194,9 +197,28 @@ void sv_drop_joint_start(sv_drop_joint_t *joint, const char *name, int64_t bytes
     sv_drop_request_start(&call, &fast, MPI_REQUEST_NULL, false, request);
     joint->op = sv_drop_op_find(*request); /* partner: end_joint() */
     joint->op->joint = joint;
+    joint->op->is_joint = true;
     PMPI_Test(&none, &done, &joint->op->status); /* an empty one */
     *(joints.last ? &joints.last->next : &joints.first) = joint;
     joints.last = joint;
     atomic_fetch_add_explicit(&sv_drop_joints, 1, memory_order_relaxed);
+    sv_drop_unlock();
+}
+
+static void leave_comm(sv_drop_op_t *op)
+{
+    if (op->is_joint && op->fast.comm == joints.left)
+        op->fast.comm = MPI_COMM_WORLD;
+}
+
+/* MPI calls this from MPI_Comm_free, perhaps with locks of its own. Where a rank has threads such calls are on
+   MPI_COMM_WORLD only, which stays. */
+void sv_drop_joints_leave(MPI_Comm comm)
+{
+    if (sv_drop_route.threads || !sv_drop_has_open())
+        return;
+    sv_drop_lock();
+    joints.left = comm;
+    sv_drop_table_visit(leave_comm);
     sv_drop_unlock();
 }

@@ -19,6 +19,9 @@ sv_drop_flow_t *sv_drop_joint_flow(sv_drop_joint_t *joint);
 /* The program's request, complete when all of that is. comm: whose error handler hears of a failure. */
 void sv_drop_joint_start(sv_drop_joint_t *joint, const char *name, int64_t bytes, MPI_Comm comm, MPI_Request *request);
 
+/* The communicator goes, on a rank without threads. What is under way on it tells errors to that of MPI_COMM_WORLD. */
+void sv_drop_joints_leave(MPI_Comm comm);
+
 /* Looks at the messages of all. The caller has the lock, and is not at the requests of the engine. */
 extern _Atomic int sv_drop_joints;
 void sv_drop_joints_look(void);

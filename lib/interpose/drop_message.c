@@ -262,7 +262,10 @@ int sv_drop_isend(const char *name, sv_drop_manner_t manner, const void *buf, in
     if (!sv_drop_is_host_typed(buf, count, type))
         return isend_device(&kind, manner, buf, count, type, (envelope_t){dest, tag, comm}, request);
     sv_drop_flush();
-    return PMPI_Isend(buf, count, type, dest, tag, comm, request);
+    const int code = PMPI_Isend(buf, count, type, dest, tag, comm, request);
+    if (code == MPI_SUCCESS)
+        sv_drop_op_passed(*request);
+    return code;
 }
 
 /* --- receives ----------------------------------------------------------------------------------------------------- */

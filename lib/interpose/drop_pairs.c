@@ -5,8 +5,7 @@
  * has nothing to do with most of them. So all ranks must know by themselves what a call becomes:
  *
  *   - the ranks of its communicator have opened the route of collective calls together (drop_agree.c);
- *   - for one that does not block, the communicator has a channel (drop_tie.c), which all ranks have come by in the
- *     same place of its calls;
+ *   - the communicator has a channel (drop_tie.c), which all ranks have come by in the same place of its calls;
  *   - where all ranks know how long the blocks are, they are as long as messages of the route.
  *
  * Then it is messages on all ranks, whatever memory each of them gives: each message goes by the route, or is staged,
@@ -16,10 +15,10 @@
  *   sv_drop_irecv of each block ... sv_drop_isend of each block ... one request for all (drop_joint.c)
  *
  * The messages are on the communicator of the drop-in's that has all ranks of the job. Those between two ranks have the
- * order of the calls: of those that block, or of those of a channel. Within a call to neighbours of a grid, tags say
- * which side a block comes to. In graphs, and in rings of one or two, blocks of the same two ranks match in the order
- * in which MPI's own call of this form would match them: by side, or in the order of the lists, one of which may be
- * reversed. So what comes where does not depend on the way that a call takes.
+ * order of the calls on the program's communicator, whose channel they are in. Within a call to neighbours of a grid,
+ * tags say which side a block comes to. In graphs, and in rings of one or two, blocks of the same two ranks match in
+ * the order in which MPI's own call of this form would match them: by side, or in the order of the lists, one of which
+ * may be reversed. So what comes where does not depend on the way that a call takes.
  *
  * MPI's rules order the calls of a communicator. A call owns nothing when it returns: its request does.
  */
@@ -32,8 +31,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Beside the tags of drop_linear.c, or in a channel. Each side of a grid has one from GRID_TAG on: MPI's grids have no
-   more than 32 dimensions here. */
+/* In a channel. Each side of a grid has one from GRID_TAG on: MPI's grids have no more than 32 dimensions here. */
 enum { LIST_TAG = 8, ALL_TAG, ROOT_TAG, GRID_TAG = 16 };
 
 /* A block of a side, and the rank that it comes from or goes to. */
@@ -102,7 +100,7 @@ static void find_peer(const plan_t *plan, bool sends, int i, block_t *block)
     } else if (call->pattern != SV_DROP_ALL && sends == (call->pattern == SV_DROP_TO_ROOT)) {
         block->peer = call->root;
     }
-    block->tag += plan->blocks ? 0 : tie->channel * SV_DROP_CHANNEL_TAGS;
+    block->tag += tie->channel * SV_DROP_CHANNEL_TAGS;
 }
 
 /* --- what MPI refuses --------------------------------------------------------------------------------------------- */
@@ -133,6 +131,28 @@ static bool is_pairs_side_refused(const sv_drop_pairs_side_t *side, int n)
     return false;
 }
 
+/* Whether this rank has a block for itself, and both sides of it. */
+static bool has_own_block(const plan_t *plan)
+{
+    const sv_drop_pairs_t *call = plan->call;
+    return call->pattern == SV_DROP_ALL || (call->pattern != SV_DROP_NEIGHBORS && call->root == plan->tie->me);
+}
+
+static int64_t extent_of(const sv_drop_pairs_side_t *side, int n)
+{
+    sv_drop_type_t info;
+    return n > 0 && !side->list.types && sv_drop_type(side->list.type, &info) ? info.extent : 0;
+}
+
+static bool are_sides_same(const sv_drop_pairs_side_t *a, const sv_drop_pairs_side_t *b)
+{
+    const sv_drop_list_t *one = &a->list, *other = &b->list;
+    return a->buf == b->buf && one->count == other->count && one->type == other->type &&
+           one->counts == other->counts && one->large_counts == other->large_counts && one->displs == other->displs &&
+           one->large_displs == other->large_displs && one->bytes == other->bytes && one->far == other->far &&
+           one->types == other->types;
+}
+
 static bool has_pair_elements(const sv_drop_pairs_side_t *side, int n)
 {
     for (int i = 0; i < n; i++)
@@ -141,20 +161,26 @@ static bool has_pair_elements(const sv_drop_pairs_side_t *side, int n)
     return false;
 }
 
-/* Whether MPI refuses the call since both sides are one buffer. A side without elements may have any. */
+/* Whether MPI refuses the call since both sides are one buffer. The other ranks make messages, so this must be no
+   guess. If types, counts or lists differ, blocks of one buffer need not overlap, and MPICH 4.0 and Open MPI 4.1 take
+   the call. So MPI is asked only about sides that are the same in all: both sides of an exchange, and otherwise what a
+   rank has for itself. */
 static bool is_same_refused(const plan_t *plan)
 {
     const sv_drop_pairs_t *call = plan->call;
-    const sv_drop_list_t *out = &call->out.list, *in = &call->in.list;
-    if (call->out.buf != call->in.buf || call->pattern == SV_DROP_NEIGHBORS ||
-        !has_pair_elements(&plan->out, plan->nout) || !has_pair_elements(&plan->in, plan->nin))
+    const int me = plan->tie->me;
+    if (!has_own_block(plan) || plan->in_place)
         return false;
-    const sv_drop_alias_t alias = call->pattern == SV_DROP_TO_ROOT     ? SV_DROP_ALIAS_GATHER
-                                  : call->pattern == SV_DROP_FROM_ROOT ? SV_DROP_ALIAS_SCATTER
-                                  : call->out.same                     ? SV_DROP_ALIAS_ALLGATHER
-                                                                       : SV_DROP_ALIAS_ALLTOALL;
-    return sv_drop_tie_refuses_same(alias, call->ring, out->counts == in->counts && out->bytes == in->bytes &&
-                                                           out->displs == in->displs && out->types == in->types);
+    if (call->pattern == SV_DROP_ALL && !plan->out.same)
+        return are_sides_same(&plan->out, &plan->in) && has_pair_elements(&plan->out, plan->nout) &&
+               sv_drop_tie_refuses_same(SV_DROP_ALIAS_ALLTOALL, call->ring);
+    const block_t from = find_block(&plan->out, plan->nout > 1 ? me : 0, plan->out_extent);
+    const block_t to = find_block(&plan->in, plan->nin > 1 ? me : 0, plan->in_extent);
+    return from.at == to.at && from.type == to.type && from.count == to.count && from.count > 0 &&
+           sv_drop_tie_refuses_same(call->pattern == SV_DROP_TO_ROOT     ? SV_DROP_ALIAS_GATHER
+                                    : call->pattern == SV_DROP_FROM_ROOT ? SV_DROP_ALIAS_SCATTER
+                                                                         : SV_DROP_ALIAS_ALLGATHER,
+                                    call->ring);
 }
 
 /* Whether a side has memory of both kinds in it, so that the call is refused as it is when it is staged. */
@@ -180,12 +206,6 @@ static bool is_side_mixed(const char *name, const sv_drop_pairs_side_t *side, in
     if (blocks != few)
         free(blocks);
     return mixed;
-}
-
-static int64_t extent_of(const sv_drop_pairs_side_t *side, int n)
-{
-    sv_drop_type_t info;
-    return n > 0 && !side->list.types && sv_drop_type(side->list.type, &info) ? info.extent : 0;
 }
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
@@ -269,13 +289,6 @@ static bool copy_block_to_self(const plan_t *plan, sv_drop_joint_t *joint)
     sv_drop_copy(sv_drop_joint_flow(joint), to.at, from.at, (size_t)(from.count * out.bytes),
                  SELVAGE_COPY_DEVICE_TO_DEVICE);
     return true;
-}
-
-/* Whether this rank has a block for itself, and both sides of it. */
-static bool has_own_block(const plan_t *plan)
-{
-    const sv_drop_pairs_t *call = plan->call;
-    return call->pattern == SV_DROP_ALL || (call->pattern != SV_DROP_NEIGHBORS && call->root == plan->tie->me);
 }
 
 /* Receives come first. Each rank begins with another peer. */
@@ -397,7 +410,7 @@ static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, b
 {
     const bool typed = call->ring == SV_DROP_RING_W, listed = typed || call->ring == SV_DROP_RING_V;
     *refused_out = false;
-    if (!sv_drop_reaches(call->comm))
+    if (!sv_drop_tie_reaches(call->comm))
         return false;
     *plan = (plan_t){.call = call, .tie = sv_drop_tie_of(call->comm), .blocks = blocks, .out = call->out,
                      .in = call->in};
@@ -410,11 +423,13 @@ static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, b
     if (plan->in_place && call->pattern == SV_DROP_ALL)
         send_from_place(plan);
     if (!is_call_long(plan) || is_pairs_side_refused(&plan->in, plan->nin) ||
-        is_pairs_side_refused(&plan->out, plan->nout) || is_same_refused(plan))
+        is_pairs_side_refused(&plan->out, plan->nout))
         return false;
     plan->out_extent = extent_of(&plan->out, plan->nout);
     plan->in_extent = extent_of(&plan->in, plan->nin);
-    if (!blocks && plan->tie->channel == 0) {
+    if (is_same_refused(plan))
+        return false;
+    if (plan->tie->channel == 0) {
         plan->tie->needs = plan->tie->needs || has_device_memory(plan);
         return false;
     }

@@ -3,46 +3,33 @@
  * What the drop-in keeps of a communicator whose collective calls become messages (drop_pairs.c): who its neighbours
  * are, and a channel, which is a range of tags that no other communicator has on any of its ranks.
  *
- * Two ranks come to the calls that block, and that they share, in the same order, whichever communicators those are on.
- * So the messages of these need no channel. Calls that do not block may be started in any order on two communicators,
- * and a rank may have started some before the others have opened the route, which start theirs after that. So the ranks
- * agree on a channel, and from which of the communicator's calls on it is used. There are two ways:
- *
- *   - After a call that succeeds on no rank before all have entered it: MPI_Barrier, MPI_Allreduce and its kin. The
- *     1st, 2nd, 4th, ... of those, with the route open, asks.
- *   - After the 16th, 32nd, 64th, ... call that does not block, in passing, by a call that does not block either. The
- *     answer holds after twice as many calls. A rank that then has none yet waits, if it can be a yes: for ranks that
- *     have made 16 or more such calls less.
+ * Two ranks may start calls on two communicators in different orders, and MPI may refuse a call on one of them, after
+ * which that rank's next call is on another communicator. So messages of each communicator have tags of their own. A
+ * rank may also have started some calls before the others have opened the route, which start theirs after that. So the
+ * ranks agree on a channel, and from which of the communicator's calls on it is used: after the 1st, 2nd, 4th, ... call
+ * of MPI_Barrier, MPI_Allreduce and its kin that has succeeded with the route open, which it does on no rank before all
+ * have entered it. A communicator without such calls has no channel. Nothing is asked in calls that do not block: MPI
+ * waits for nobody there, and the communicator may be freed before an answer comes.
  *
  * It is a yes if all ranks have the route open, and any of them has had a use for the channel. Each rank proposes
  * numbers that no other one does, and none of them twice. The greatest is the channel's, so that each is used once.
  *
- * A call counts when MPI has taken it: what MPI refuses on one rank counts nowhere.
- *
- * A tie is an attribute of its communicator. MPI's rules order the calls of a communicator, and where a job has threads
- * only MPI_COMM_WORLD is looked at. A question is in the list of those under way until it has an answer, also if its
- * tie has gone.
+ * A tie is an attribute of its communicator, which owns it. MPI's rules order the calls of a communicator, and where a
+ * job has threads only MPI_COMM_WORLD is looked at.
  */
 #include "interpose/drop_tie.h"
 #include "interpose/drop_agree.h"
+#include "interpose/drop_joint.h"
 #include "interpose/drop_route.h"
 
 #include <stdlib.h>
 
 enum { OPEN, UNUSED, NUMBER, VALUES }; /* the least of each is taken: the last is below zero */
 
-typedef struct sv_drop_ask {
-    struct sv_drop_ask *next;
-    bool needed; /* by a tie */
-    MPI_Request request;
-    int64_t mine[VALUES], least[VALUES];
-} ask_t;
-
 static struct {
     int key;
     MPI_Comm self;    /* to ask MPI what it does */
     int64_t proposed; /* how many numbers */
-    ask_t *asks;      /* under way */
 } ties = {.key = MPI_KEYVAL_INVALID, .self = MPI_COMM_NULL};
 
 static MPI_Comm own_self_of_ties(void)
@@ -111,33 +98,11 @@ static bool find_neighbors(MPI_Comm comm, sv_drop_tie_t *tie)
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
-/* Frees the questions that have an answer by now, of which nobody needs it; or all of them. */
-static void reap_asks(bool all)
-{
-    for (ask_t **at = &ties.asks, *ask; (ask = *at);) {
-        int done = 0;
-        if ((ask->needed && !all) ||
-            (PMPI_Test(&ask->request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)) {
-            at = &ask->next;
-            continue;
-        }
-        *at = ask->next;
-        free(ask);
-    }
-}
-
-static void leave_ask(sv_drop_tie_t *tie)
-{
-    if (tie->ask)
-        tie->ask->needed = false;
-    tie->ask = NULL;
-}
-
 static int free_tie(MPI_Comm comm, int key, void *found, void *extra)
 {
     sv_drop_tie_t *tie = found;
-    (void)comm, (void)key, (void)extra;
-    leave_ask(tie);
+    (void)key, (void)extra;
+    sv_drop_joints_leave(comm);
     free(tie->from);
     free(tie); /* partner: sv_drop_tie_of() */
     return MPI_SUCCESS;
@@ -173,15 +138,8 @@ sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm)
     return tie;
 }
 
-/* All ranks have come to the end of their calls, so that what they have asked has an answer soon. */
 void sv_drop_ties_end(void)
 {
-    enum { TURNS = 1000 };
-    unsigned turns = 0;
-    for (int i = 0; i < TURNS && ties.asks; i++) {
-        reap_asks(true);
-        sv_drop_turn(&turns);
-    }
     if (ties.key != MPI_KEYVAL_INVALID)
         PMPI_Comm_free_keyval(&ties.key); /* the attributes stay until their communicators go */
     if (ties.self != MPI_COMM_NULL)
@@ -211,17 +169,15 @@ static void settle_tie(sv_drop_tie_t *tie, const int64_t *least)
         tie->channel = (int)number;
 }
 
-/* Waits for the last question, which all ranks have asked, or will ask without more calls of this one. */
-static void await_ask(sv_drop_tie_t *tie)
+bool sv_drop_tie_reaches(MPI_Comm comm)
 {
-    if (sv_drop_drive(MPI_SUCCESS, &tie->ask->request, MPI_STATUS_IGNORE) == MPI_SUCCESS)
-        settle_tie(tie, tie->ask->least);
+    return !atomic_load_explicit(&sv_drop_route.retired, memory_order_relaxed) && sv_drop_reaches(comm);
 }
 
 void sv_drop_tie_meet(MPI_Comm comm)
 {
     int64_t values[VALUES];
-    if (!sv_drop_reaches(comm))
+    if (!sv_drop_tie_reaches(comm))
         return;
     sv_drop_tie_t *tie = sv_drop_tie_of(comm);
     if (tie->over)
@@ -232,38 +188,6 @@ void sv_drop_tie_meet(MPI_Comm comm)
     propose(comm, tie, values);
     if (sv_drop_fast_least(comm, values, VALUES))
         settle_tie(tie, values);
-    if (tie->over)
-        leave_ask(tie);
-}
-
-void sv_drop_tie_pass(MPI_Comm comm)
-{
-    enum { FIRST = 16 };
-    if (!sv_drop_fast_is_in_order(comm))
-        return;
-    sv_drop_tie_t *tie = sv_drop_tie_of(comm);
-    if (tie->over)
-        return;
-    tie->begun++;
-    if (tie->begun < FIRST || (tie->begun & (tie->begun - 1)))
-        return;
-    if (tie->ask && tie->ask->mine[OPEN])
-        await_ask(tie);
-    leave_ask(tie);
-    reap_asks(false);
-    if (tie->over)
-        return;
-    ask_t *ask = malloc(sizeof *ask);
-    if (!ask)
-        sv_drop_fatal("no memory", "for a communicator");
-    propose(comm, tie, ask->mine);
-    if (PMPI_Iallreduce(ask->mine, ask->least, VALUES, MPI_INT64_T, MPI_MIN, comm, &ask->request) != MPI_SUCCESS) {
-        free(ask);
-        return;
-    }
-    ask->needed = true;
-    ask->next = ties.asks;
-    ties.asks = tie->ask = ask;
 }
 
 /* --- what MPI does ------------------------------------------------------------------------------------------------ */
@@ -337,19 +261,18 @@ bool sv_drop_tie_refuses_none(MPI_Datatype type)
     return code != MPI_SUCCESS;
 }
 
-bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form, bool lists_shared)
+bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form)
 {
-    const int one[2] = {1, 1}, at[2] = {0, 0};
-    const MPI_Datatype types[2] = {MPI_INT, MPI_INT};
-    const int other = !lists_shared;
+    const int one[1] = {1}, at[1] = {0};
+    const MPI_Datatype types[1] = {MPI_INT};
     const bool listed = form != SV_DROP_RING;
     int number = 0, *both = &number, code;
     sv_drop_lock();
     MPI_Comm const self = own_self_of_ties();
     if (call == SV_DROP_ALIAS_ALLTOALL && form == SV_DROP_RING_W)
-        code = PMPI_Alltoallw(both, one, at, types, both, one + other, at + other, types + other, self);
+        code = PMPI_Alltoallw(both, one, at, types, both, one, at, types, self);
     else if (call == SV_DROP_ALIAS_ALLTOALL)
-        code = listed ? PMPI_Alltoallv(both, one, at, MPI_INT, both, one + other, at + other, MPI_INT, self)
+        code = listed ? PMPI_Alltoallv(both, one, at, MPI_INT, both, one, at, MPI_INT, self)
                       : PMPI_Alltoall(both, 1, MPI_INT, both, 1, MPI_INT, self);
     else if (call == SV_DROP_ALIAS_ALLGATHER)
         code = listed ? PMPI_Allgatherv(both, 1, MPI_INT, both, one, at, MPI_INT, self)

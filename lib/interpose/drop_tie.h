@@ -13,30 +13,24 @@ typedef struct sv_drop_tie {
     int nfrom, nto, *from, *to; /* neighbours, ranks of it or MPI_PROC_NULL; -1: it has no topology */
     bool grid;           /* a Cartesian one; else they match in the order of both lists */
     bool short_ring;     /* of one or two ranks, so that one rank is the neighbour on both sides */
-    int channel;         /* of messages of calls that do not block; 0: it has none yet */
+    int channel;         /* of its messages; 0: it has none yet */
     bool over;           /* it has one, or will never have one */
     bool needs;          /* this rank has made a call that could have used it */
-    unsigned met, begun; /* calls that all ranks have entered with the route open; and those that do not block */
-    struct sv_drop_ask *ask; /* the last one, whose answer this rank will need; else NULL */
+    unsigned met;        /* calls that all ranks have entered with the route open */
 } sv_drop_tie_t;
 
 /* Freed with the communicator. */
 sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm);
 
-/* After a call that has succeeded, from which no rank returns before all have entered it, if it has bytes; and after
-   one that does not block, and that is MPI's. Either may give the communicator a channel. */
+/* Whether calls on it may become messages: its ranks have the route, and MPI_Finalize has not begun. */
+bool sv_drop_tie_reaches(MPI_Comm comm);
+/* After a call that has succeeded, from which no rank returns before all have entered it, if it has bytes. It may give
+   the communicator a channel. */
 void sv_drop_tie_meet(MPI_Comm comm);
-void sv_drop_tie_pass(MPI_Comm comm);
 static inline int sv_drop_met(MPI_Comm comm, int64_t count, MPI_Datatype type, int code)
 {
-    if (__builtin_expect(sv_drop_fast_wanted, 0) && code == MPI_SUCCESS && count > 0 && sv_drop_type_has_bytes(type))
+    if (__builtin_expect(sv_drop_pairs_wanted, 0) && code == MPI_SUCCESS && count > 0 && sv_drop_type_has_bytes(type))
         sv_drop_tie_meet(comm);
-    return code;
-}
-static inline int sv_drop_passed(MPI_Comm comm, int code)
-{
-    if (__builtin_expect(sv_drop_fast_wanted, 0) && code == MPI_SUCCESS)
-        sv_drop_tie_pass(comm);
     return code;
 }
 
@@ -50,11 +44,11 @@ sv_drop_order_t sv_drop_tie_order(const sv_drop_tie_t *tie, sv_drop_ring_t form,
 
 /* Whether MPI refuses no elements of this type. */
 bool sv_drop_tie_refuses_none(MPI_Datatype type);
-/* Whether MPI refuses one buffer for both sides of such a call. lists_shared: both have the same lists, too. */
+/* Whether MPI refuses one buffer for both sides of such a call, of the same type, count and lists. */
 typedef enum sv_drop_alias {
     SV_DROP_ALIAS_ALLTOALL, SV_DROP_ALIAS_ALLGATHER, SV_DROP_ALIAS_GATHER, SV_DROP_ALIAS_SCATTER
 } sv_drop_alias_t;
-bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form, bool lists_shared);
+bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form);
 void sv_drop_ties_end(void);
 
 #endif

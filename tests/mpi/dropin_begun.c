@@ -314,6 +314,7 @@ void run_begun(void)
         CHECK_EQ(begin_alltoallw(op, op->on_host ? op->host_out : op->out, op->on_host ? op->host_in : op->in, true),
                  MPI_SUCCESS);
         check_op(op);
+        MPI_Barrier(MPI_COMM_WORLD); /* it may have a channel then */
     }
     for (int i = 0; i < OPS; i++)
         free_room(&ops[i]);

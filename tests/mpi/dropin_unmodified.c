@@ -375,6 +375,7 @@ static int wanted_level(int argc, char **argv)
                                           "refused-neighbors-on-rank-0", "damaged-neighbors", "calls-that-do-not-block",
                                           "calls-that-do-not-block-alone"};
     bool alone = argc > 1 && ((odd && strcmp(argv[1], "ranks-without-threads") == 0) ||
+                              strncmp(argv[1], "channels-", sizeof "channels-" - 1) == 0 ||
                               strncmp(argv[1], "fragments-", sizeof "fragments-" - 1) == 0);
     for (size_t i = 0; i < sizeof singles / sizeof singles[0] && argc > 1; i++)
         alone = alone || strcmp(argv[1], singles[i]) == 0;
@@ -449,6 +450,11 @@ int main(int argc, char **argv)
         {"damaged-blocks", run_blocks_damaged},
         {"calls-that-do-not-block", run_begun},
         {"calls-that-do-not-block-alone", run_begun_alone},
+        {"channels-and-a-rank-ahead", run_channels_ahead},
+        {"channels-and-a-refused-call", run_channels_refused},
+        {"channels-freed", run_channels_freed},
+        {"channels-at-finalize", run_channels_ending},
+        {"channels-interleaved", run_channels_interleaved},
         {"neighbors-of-each-kind", run_neighbors},
         {"refused-neighbors-on-rank-0", run_neighbors_unheard},
         {"damaged-neighbors", run_neighbors_damaged},

@@ -47,6 +47,13 @@ void run_ending(void);
 void run_begun(void);
 void run_begun_alone(void);
 
+/* dropin_channels.c */
+void run_channels_ahead(void);
+void run_channels_refused(void);
+void run_channels_freed(void);
+void run_channels_ending(void);
+void run_channels_interleaved(void);
+
 /* dropin_blocks.c */
 void run_blocks(void);
 void run_blocks_unheard(void);
