@@ -188,11 +188,11 @@ static bool is_side_mixed(const char *name, const sv_drop_pairs_side_t *side, in
 {
     enum { FEW = 32 };
     sv_drop_call_t call = {.name = name};
-    sv_drop_block_t few[FEW], *blocks = few;
+    sv_drop_block_t few[FEW] = {{0}}, *blocks = few;
     bool derived = side->buf == MPI_BOTTOM;
     for (int i = 0; i < n && !derived; i++)
         derived = !sv_drop_is_named(type_of_block(side, i));
-    if (!derived || n == 0)
+    if (!derived || n <= 0)
         return false;
     if (n > FEW && !(blocks = malloc((size_t)n * sizeof *blocks)))
         sv_drop_fatal("no memory", name);
