@@ -336,8 +336,8 @@ selvage_status_t selvage_coll_error(selvage_coll_t *coll);
  * Results can be read then, by the host and by any stream. The call returns sooner than one that synchronises the
  * stream if @p coll was made with params.host_waits: its kernels tell the host when all of their stores are there, and
  * the device says later that they are complete. Without host_waits, between nodes, and with exact sums or operations
- * that are made of other calls it synchronises the stream, after such a group the device. Calls in graphs are not
- * waited for. The stream of the last call must still be there.
+ * that are made of other calls it synchronises the stream, after such a group all of its streams. Calls in graphs are
+ * not waited for. The streams of the last call or group must still be there.
  * @return as selvage_coll_error(); ERR_DEVICE
  */
 selvage_status_t selvage_coll_wait(selvage_coll_t *coll);

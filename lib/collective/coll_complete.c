@@ -135,8 +135,13 @@ selvage_status_t sv_coll_wait(selvage_coll_t *coll)
     sv_coll_arena_t *arena = coll->arena;
     sv_device_t *dev = coll->comm->dev;
     selvage_status_t status = SELVAGE_SUCCESS;
-    if (coll->many_streams)
+    /* The calls of the last group stand there until the next one begins. */
+    if (coll->many_streams && coll->group_depth > 0)
         status = dev->ops->device_sync(dev);
+    else if (coll->many_streams)
+        for (unsigned i = 0; i < coll->ngroup && status == SELVAGE_SUCCESS; i++)
+            status = i == 0 || sv_coll_is_new_stream(coll->group, i)
+                         ? SV_DEVICE_CALL(dev, stream_sync, coll->group[i].stream) : SELVAGE_SUCCESS;
     else if (coll->last_launch > 0 && sv_coll_queue_is_idle(arena) && coll->last_launch == arena->launches)
         status = wait_for_blocks(arena, coll->last_launch);
     else if (coll->calls > 0)
