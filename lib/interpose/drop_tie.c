@@ -6,13 +6,17 @@
  * Two ranks may start calls on two communicators in different orders, and MPI may refuse a call on one of them, after
  * which that rank's next call is on another communicator. So messages of each communicator have tags of their own. A
  * rank may also have started some calls before the others have opened the route, which start theirs after that. So the
- * ranks agree on a channel, and from which of the communicator's calls on it is used: after the 1st, 2nd, 4th, ... call
- * of MPI_Barrier, MPI_Allreduce and its kin that has succeeded with the route open, which it does on no rank before all
- * have entered it. A communicator without such calls has no channel. Nothing is asked in calls that do not block: MPI
- * waits for nobody there, and the communicator may be freed before an answer comes.
+ * ranks agree on a channel, and from which of the communicator's calls on it is used:
  *
- * It is a yes if all ranks have the route open, and any of them has had a use for the channel. Each rank proposes
- * numbers that no other one does, and none of them twice. The greatest is the channel's, so that each is used once.
+ *   - from the first one on, if the communicator has neighbours. The ranks agree in the call that makes it, and it is a
+ *     yes if a GPU's runtime is loaded in all of them;
+ *   - else after the 1st, 2nd, 4th, ... 64th, and then every 64th call of MPI_Barrier, MPI_Allreduce and its kin that
+ *     has succeeded with the route open, which it does on no rank before all have entered it. It is a yes if all ranks
+ *     have the route open, and any of them has had a use for the channel. A communicator without such calls has none.
+ *
+ * Nothing is asked in calls that do not block: MPI waits for nobody there, and the communicator may be freed before an
+ * answer comes. Each rank proposes numbers that no other one does, and none of them twice. The greatest is the
+ * channel's, so that each is used once.
  *
  * A tie is an attribute of its communicator, which owns it. MPI's rules order the calls of a communicator, and where a
  * job has threads only MPI_COMM_WORLD is looked at.
@@ -149,10 +153,10 @@ void sv_drop_ties_end(void)
 /* --- channels ----------------------------------------------------------------------------------------------------- */
 
 /* What this rank says. A number has this rank in it, and one that it has not proposed before. */
-static void propose(MPI_Comm comm, const sv_drop_tie_t *tie, int64_t *mine)
+static void propose(bool open, bool needs, int64_t *mine)
 {
-    mine[OPEN] = sv_drop_reaches(comm);
-    mine[UNUSED] = !tie->needs;
+    mine[OPEN] = open;
+    mine[UNUSED] = !needs;
     mine[NUMBER] = 0;
     if (mine[OPEN])
         mine[NUMBER] = -(++ties.proposed * sv_drop_size(MPI_COMM_WORLD) + sv_drop_rank(MPI_COMM_WORLD));
@@ -169,23 +173,52 @@ static void settle_tie(sv_drop_tie_t *tie, const int64_t *least)
         tie->channel = (int)number;
 }
 
+static bool is_retired(void)
+{
+    return atomic_load_explicit(&sv_drop_route.retired, memory_order_relaxed);
+}
+
 bool sv_drop_tie_reaches(MPI_Comm comm)
 {
-    return !atomic_load_explicit(&sv_drop_route.retired, memory_order_relaxed) && sv_drop_reaches(comm);
+    sv_drop_tie_t *tie = NULL;
+    int has = 0;
+    if (comm == MPI_COMM_NULL || is_retired())
+        return false;
+    if (ties.key != MPI_KEYVAL_INVALID)
+        PMPI_Comm_get_attr(comm, ties.key, &tie, &has);
+    return (has && tie->channel) || sv_drop_reaches(comm);
+}
+
+/* Where a job has threads only MPI_COMM_WORLD is looked at, and it has no neighbours. */
+void sv_drop_tie_begin(MPI_Comm comm)
+{
+    int64_t values[VALUES];
+    int kind = MPI_UNDEFINED;
+    if (comm == MPI_COMM_NULL || is_retired() || !sv_drop_fast_is_in_order(comm) || !sv_drop_is_inside(comm) ||
+        PMPI_Topo_test(comm, &kind) != MPI_SUCCESS || kind == MPI_UNDEFINED)
+        return;
+    sv_drop_tie_t *tie = sv_drop_tie_of(comm);
+    if (tie->over || tie->born)
+        return;
+    tie->born = true;
+    propose(tie->nfrom >= 0 && sv_drop_may_have_device() && !sv_drop_route.refused, true, values);
+    if (sv_drop_fast_least(comm, values, VALUES))
+        settle_tie(tie, values);
 }
 
 void sv_drop_tie_meet(MPI_Comm comm)
 {
+    enum { OFTEN = 64 };
     int64_t values[VALUES];
-    if (!sv_drop_tie_reaches(comm))
+    if (is_retired() || !sv_drop_reaches(comm))
         return;
     sv_drop_tie_t *tie = sv_drop_tie_of(comm);
     if (tie->over)
         return;
     tie->met++;
-    if (tie->met & (tie->met - 1))
+    if ((tie->met & (tie->met - 1)) && tie->met % OFTEN)
         return;
-    propose(comm, tie, values);
+    propose(sv_drop_reaches(comm), tie->needs, values);
     if (sv_drop_fast_least(comm, values, VALUES))
         settle_tie(tie, values);
 }

@@ -14,6 +14,7 @@ typedef struct sv_drop_tie {
     bool grid;           /* a Cartesian one; else they match in the order of both lists */
     bool short_ring;     /* of one or two ranks, so that one rank is the neighbour on both sides */
     int channel;         /* of its messages; 0: it has none yet */
+    bool born;           /* its ranks were asked for one when the communicator was made */
     bool over;           /* it has one, or will never have one */
     bool needs;          /* this rank has made a call that could have used it */
     unsigned met;        /* calls that all ranks have entered with the route open */
@@ -22,8 +23,17 @@ typedef struct sv_drop_tie {
 /* Freed with the communicator. */
 sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm);
 
-/* Whether calls on it may become messages: its ranks have the route, and MPI_Finalize has not begun. */
+/* Whether MPI_Finalize has not begun, and calls on it may become messages: it has a channel, or its ranks have the
+   route, so that it can get one. */
 bool sv_drop_tie_reaches(MPI_Comm comm);
+/* After a call on all of its ranks that has made the communicator. One with neighbours gets a channel. */
+void sv_drop_tie_begin(MPI_Comm comm);
+static inline int sv_drop_born(int code, const MPI_Comm *comm)
+{
+    if (__builtin_expect(sv_drop_pairs_wanted, 0) && code == MPI_SUCCESS)
+        sv_drop_tie_begin(*comm);
+    return code;
+}
 /* After a call that has succeeded, from which no rank returns before all have entered it, if it has bytes. It may give
    the communicator a channel. */
 void sv_drop_tie_meet(MPI_Comm comm);

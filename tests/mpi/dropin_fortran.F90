@@ -15,6 +15,7 @@
 #define MESSAGE_OF type(MPI_Message)
 #define TYPE_OF type(MPI_Datatype)
 #define COMM_OF type(MPI_Comm)
+#define NUMBER_OF(C) C%MPI_VAL
 #else
 #define STATUS_OF(S) integer :: S(MPI_STATUS_SIZE)
 #define STATUSES_OF(S, N) integer :: S(MPI_STATUS_SIZE, N)
@@ -29,6 +30,7 @@
 #define MESSAGE_OF integer
 #define TYPE_OF integer
 #define COMM_OF integer
+#define NUMBER_OF(C) C
 #endif
 #if defined(USE_F08)
 #define INTERFACE_OF use mpi_f08
@@ -73,6 +75,10 @@ module NUMBERS
             import :: c_ptr
             type(c_ptr), value :: there
         end subroutine
+        integer(c_int) function ring_in_c(ranks) bind(c)
+            import :: c_int
+            integer(c_int), value :: ranks
+        end function
     end interface
 contains
     subroutine check(good, what)
@@ -452,6 +458,39 @@ subroutine blocks()
     end do
 end subroutine
 
+! Of a communicator with neighbours, some ranks are in C when it is made, and others in Fortran.
+subroutine neighbors()
+    use NUMBERS
+    INTERFACE_OF
+    implicit none
+    INCLUDE_OF
+    COMM_OF :: ring, copy
+    integer :: ierror, turn, half, i
+    real(c_double) :: here(n)
+    half = n / 2
+    if (mod(rank, 2) == 0) then
+        call MPI_Cart_create(MPI_COMM_WORLD, 1, [ranks], [.true.], .false., ring, ierror)
+        call check(ierror == MPI_SUCCESS, 'neighbors: error')
+    else
+        NUMBER_OF(ring) = ring_in_c(ranks)
+    end if
+    call MPI_Comm_dup(ring, copy, ierror)
+    do turn = 1, 8
+        call fill(70 + turn)
+        if (mod(turn, 2) == 0) then
+            call MPI_Neighbor_allgather(out, half, MPI_DOUBLE_PRECISION, in, half, MPI_DOUBLE_PRECISION, ring, ierror)
+        else
+            call MPI_Neighbor_allgather(out, half, MPI_DOUBLE_PRECISION, in, half, MPI_DOUBLE_PRECISION, copy, ierror)
+        end if
+        call numbers_get(here, in_there, n)
+        call check(all(here(1:half) == [(1000d0 * (left + 1) + 70 + turn + i / 1d4, i = 1, half)]), 'from the left')
+        call check(all(here(half + 1:n) == [(1000d0 * (right + 1) + 70 + turn + i / 1d4, i = 1, half)]), &
+            'from the right')
+    end do
+    call MPI_Comm_free(copy, ierror)
+    call MPI_Comm_free(ring, ierror)
+end subroutine
+
 program dropin_fortran
     use NUMBERS
     INTERFACE_OF
@@ -475,6 +514,7 @@ program dropin_fortran
     call packing()
     call windows()
     call files()
+    call neighbors()
     if (mod(ranks, 2) == 0) call blocks()
     call numbers_free(out_there)
     call numbers_free(in_there)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Device memory for Fortran programs that know nothing of Selvage's module: numbers there and back. */
+/* Device memory for Fortran programs that know nothing of Selvage's module: numbers there and back. And a call in C. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <mpi.h>
 #include <selvage.h>
 
 static selvage_device_t *device;
@@ -12,6 +13,7 @@ void *numbers_make(int count);
 void numbers_put(void *there, const double *here, int count);
 void numbers_get(double *here, const void *there, int count);
 void numbers_free(void *there);
+int ring_in_c(int ranks);
 
 static void check(selvage_status_t status)
 {
@@ -64,4 +66,13 @@ void numbers_get(double *here, const void *there, int count)
 void numbers_free(void *there)
 {
     selvage_device_free(device, there);
+}
+
+/* Some ranks' part of MPI_Cart_create; the others call it in Fortran. */
+int ring_in_c(int ranks)
+{
+    const int wraps = 1;
+    MPI_Comm ring;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks, &wraps, 0, &ring);
+    return MPI_Comm_c2f(ring);
 }

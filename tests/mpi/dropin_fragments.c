@@ -373,7 +373,7 @@ static void block_in(int call)
     MPI_Win win;
     MPI_File file;
     static char word[8];
-    int one = 1, all;
+    int one = 1, all, made;
     switch (call) {
     case 0: MPI_Barrier(MPI_COMM_WORLD); break;
     case 1:
@@ -381,9 +381,16 @@ static void block_in(int call)
         MPI_Comm_free(&comm);
         break;
     case 2:
-        MPI_Win_create(word, sizeof word, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-        MPI_Win_fence(0, win);
-        MPI_Win_free(&win);
+        /* Open MPI 4.1 makes no windows where ranks cannot copy from each other's memory. */
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        made = MPI_Win_create(word, sizeof word, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win) == MPI_SUCCESS;
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+        if (!made && the.rank == 0)
+            printf("this MPI makes no windows here: left out\n");
+        if (made) {
+            MPI_Win_fence(0, win);
+            MPI_Win_free(&win);
+        }
         break;
     case 3:
         MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -213,7 +213,7 @@ static void bring(void *to, const void *from, size_t bytes, selvage_copy_t direc
     selvage_stream_synchronize(the.device, the.stream);
 }
 
-static memory_t make_memory(void)
+static memory_t reserve_memory(void)
 {
     memory_t m = {.bytes = (size_t)SLOT * MOST};
     m.given = malloc(m.bytes);
@@ -221,9 +221,15 @@ static memory_t make_memory(void)
     m.seen = malloc(m.bytes);
     m.out = device_bytes(m.bytes);
     m.in = device_bytes(m.bytes);
-    for (int i = 0; i < 8; i++) /* the route is open then */
-        MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     return m;
+}
+
+/* The same, and the route of collective calls is open. */
+static memory_t make_memory(void)
+{
+    for (int i = 0; i < 8; i++)
+        MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    return reserve_memory();
 }
 
 static void free_memory(memory_t *m)
@@ -371,6 +377,41 @@ void run_neighbors(void)
     for (int i = 1; i < KINDS; i++)
         MPI_Type_free(&kinds[i].type);
     MPI_Comm_free(&back);
+    free_memory(&m);
+}
+
+/* A communicator that is made of a grid, and another one like it. */
+static lattice_t make_part(MPI_Comm part)
+{
+    lattice_t l = {.comm = part};
+    PMPI_Comm_dup(part, &l.twin);
+    find_neighbors(&l);
+    return l;
+}
+
+/* Nothing but calls to neighbours, none of which waits for all ranks, on communicators that were made in different
+   ways. */
+void run_neighbors_alone(void)
+{
+    enum { LATTICES = 5 };
+    const int keeps[2] = {1, 0};
+    MPI_Comm line, copy;
+    memory_t m = reserve_memory();
+    make_kinds();
+    lattice_t lattices[LATTICES] = {make_grid(MPI_COMM_WORLD, 2, 1, 0), make_web(MPI_COMM_WORLD),
+                                    make_graph(MPI_COMM_WORLD)};
+    MPI_Cart_sub(lattices[0].comm, keeps, &line);
+    MPI_Comm_dup(lattices[0].comm, &copy);
+    lattices[3] = make_part(line);
+    lattices[4] = make_part(copy);
+    for (int i = 0; i < check_part(CASES); i++)
+        check_call(&m, &lattices[i % LATTICES], i);
+    for (int i = 0; i < LATTICES; i++) {
+        MPI_Comm_free(&lattices[i].comm);
+        MPI_Comm_free(&lattices[i].twin);
+    }
+    for (int i = 1; i < KINDS; i++)
+        MPI_Type_free(&kinds[i].type);
     free_memory(&m);
 }
 

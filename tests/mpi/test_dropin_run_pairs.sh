@@ -45,6 +45,11 @@ for mode in $modes $off; do
         # shellcheck disable=SC2086 # several arguments
         takes "$mode" 1 $neighbors
     done
+    # Of these the ranks know from the call that makes the communicator.
+    program "$ranks" neighbors-alone ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
+        SELVAGE_DROPIN_FAST_BYTES=1024
+    [ "$mode" = on ] || # which opens the route in calls on all ranks
+        takes "$mode" 1 Neighbor_alltoallw Ineighbor_alltoallv
     program "$ranks" calls-that-do-not-block ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
         SELVAGE_DROPIN_FAST_BYTES=1024
     # shellcheck disable=SC2086 # several arguments
@@ -68,6 +73,13 @@ for mode in $modes $off; do
         channels-and-a-refused-call) takes "$mode" 2 Neighbor_alltoallv ;;
         esac
     done
+done
+# Some ranks make a communicator with neighbours in C, and others in Fortran.
+for language in mpifh usempi f08; do
+    [ -x "$top_builddir/tests/mpi/dropin_$language" ] || continue
+    MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_$language" "" "" \
+        "$dir" >"$dir/out" 2>&1 && grep -q 'dropin_fortran: right' "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: $language"; failed=1; }
 done
 # Nothing of this is so by default.
 program "$ranks" neighbors-of-each-kind ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_PAIRS=off \

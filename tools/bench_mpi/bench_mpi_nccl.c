@@ -110,16 +110,18 @@ void bench_mpi_nccl_close(bench_mpi_nccl_t *nccl, const bench_mpi_job_t *job)
     (void)nccl->comm_destroy(nccl->comm);
 }
 
+/* Those of messages, and those calls on all ranks that collective() has a case for. */
 bool bench_mpi_nccl_has(const bench_mpi_nccl_t *nccl, const bench_mpi_cell_t *cell)
 {
-    const char *const without[] = {"persistent", "vector", "put", "get"};
-    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
-        if (strcmp(cell->kind->name, without[i]) == 0)
-            return false;
-    }
+    const char *const with[] = {"latency", "bandwidth", "bidirectional", "rate", "allreduce", "reduce", "bcast",
+                                "allgather", "alltoall", "gather", "scatter", "reduce_scatter", "reduce_scatter_block",
+                                "barrier", "iallreduce", "ialltoall"};
+    bool has = false;
+    for (size_t i = 0; i < sizeof with / sizeof with[0] && !has; i++)
+        has = strcmp(cell->kind->name, with[i]) == 0;
     /* Its reduce-scatter is that of blocks. */
     const bool even = cell->bytes / sizeof(float) % (size_t)cell->job->size == 0;
-    return nccl->ready && (strcmp(cell->kind->name, "reduce_scatter") != 0 || even);
+    return nccl->ready && has && (strcmp(cell->kind->name, "reduce_scatter") != 0 || even);
 }
 
 static int send_to(const bench_mpi_nccl_t *nccl, const bench_mpi_cell_t *cell, const char *from, size_t bytes, int to)
@@ -187,6 +189,7 @@ static int collective(const bench_mpi_nccl_t *nccl, const bench_mpi_cell_t *cell
     void *comm = nccl->comm, *stream = cell->job->device.stream;
     switch (bench_mpi_kind_which(cell->kind)) {
     case BENCH_MPI_ALLREDUCE:
+    case BENCH_MPI_IALLREDUCE:
         return nccl->all_reduce(cell->send, cell->recv, count, FLOAT32, SUM, comm, stream);
     case BENCH_MPI_REDUCE:
         return nccl->reduce(cell->send, cell->recv, count, FLOAT32, SUM, ROOT, comm, stream);
@@ -196,6 +199,7 @@ static int collective(const bench_mpi_nccl_t *nccl, const bench_mpi_cell_t *cell
     case BENCH_MPI_ALLGATHER:
         return nccl->all_gather(cell->send, cell->recv, cell->bytes, INT8, comm, stream);
     case BENCH_MPI_ALLTOALL:
+    case BENCH_MPI_IALLTOALL:
         return blocks(nccl, cell, true, true);
     case BENCH_MPI_GATHER:
         return blocks(nccl, cell, false, true);
