@@ -6,6 +6,7 @@
  * gives the call's staging memory back, or hands it to what completes the call.
  */
 #include "interpose/drop_agree.h"
+#include "interpose/drop_channel.h"
 #include "interpose/drop_fastcoll.h"
 #include "interpose/drop_linear.h"
 #include "interpose/drop_pairs.h"

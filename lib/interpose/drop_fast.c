@@ -439,16 +439,21 @@ bool sv_drop_type_has_bytes(MPI_Datatype type)
     return PMPI_Type_size_x(type, &bytes) == MPI_SUCCESS && bytes > 0;
 }
 
-bool sv_drop_fast_least(MPI_Comm comm, int64_t *values, int n)
+bool sv_drop_fast_combine(MPI_Comm comm, int64_t *values, int n, MPI_Op op)
 {
     enum { VALUES = 3 };
     MPI_Request request = MPI_REQUEST_NULL;
     int64_t own[VALUES];
     memcpy(own, values, (size_t)n * sizeof *own);
     if (!sv_drop_route.drives)
-        return PMPI_Allreduce(own, values, n, MPI_INT64_T, MPI_MIN, comm) == MPI_SUCCESS;
-    const int code = PMPI_Iallreduce(own, values, n, MPI_INT64_T, MPI_MIN, comm, &request);
+        return PMPI_Allreduce(own, values, n, MPI_INT64_T, op, comm) == MPI_SUCCESS;
+    const int code = PMPI_Iallreduce(own, values, n, MPI_INT64_T, op, comm, &request);
     return sv_drop_drive(code, &request, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+}
+
+bool sv_drop_fast_least(MPI_Comm comm, int64_t *values, int n)
+{
+    return sv_drop_fast_combine(comm, values, n, MPI_MIN);
 }
 
 bool sv_drop_fast_agree(MPI_Comm comm, bool mine)

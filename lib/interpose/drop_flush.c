@@ -2,7 +2,7 @@
 /*
  * Calls that the drop-in has nothing to do with, but that batched sends must be posted before (drop_batch.c): those
  * that make and free communicators, windows and files, and others that may block or synchronise ranks. They are MPI's
- * own then. Of communicators with neighbours that they have made, the ranks agree after that on a channel (drop_tie.c):
+ * own then. Of communicators with neighbours that they have made, the ranks agree after that on a channel (drop_channel.c):
  * in C and in Fortran, as one rank may be in either. Under their Fortran names they go on to MPI's Fortran libraries
  * with the arguments as they are: addresses, and after those the lengths of strings. scripts/make-dropin writes all of
  * them from drop_calls.txt. With MPICH only the names of module mpi_f08 are needed, as its others call MPI_ names, and
@@ -10,12 +10,12 @@
  *
  * Any thread; nothing is owned.
  */
-#include "interpose/drop_tie.h"
+#include "interpose/drop_channel.h"
 
 #ifdef MPI_ABI_VERSION
 #define PASS_FORTRAN(NAME, PARAMETERS, ARGUMENTS)
 #define PASS_ALL(LOWER, UPPER, PARAMETERS, ARGUMENTS)
-#define BEAR_ALL(LOWER, UPPER, PARAMETERS, ARGUMENTS, COMM)
+#define MAKE_ALL(LOWER, UPPER, PARAMETERS, ARGUMENTS, COMM)
 #else
 
 /* A Fortran name that MPI's library has as well. */
@@ -29,7 +29,7 @@
     }
 
 /* The same of a call that makes a communicator. In the module mpi_f08 its error may have no place. */
-#define BEAR_FORTRAN(NAME, PARAMETERS, ARGUMENTS, COMM)  \
+#define MAKE_FORTRAN(NAME, PARAMETERS, ARGUMENTS, COMM)  \
     SV_DROP_EXPORT void NAME PARAMETERS;                 \
     void NAME PARAMETERS                                 \
     {                                                    \
@@ -38,25 +38,25 @@
         sv_drop_flush_and_block();                       \
         ierror = ierror ? ierror : &own;                 \
         ((next_t *)sv_drop_next_fortran(#NAME)) ARGUMENTS; \
-        bear_in_fortran(COMM, ierror);                   \
+        begin_in_fortran(COMM, ierror);                   \
     }
 
-static void bear_in_fortran(const void *comm, const void *ierror)
+static void begin_in_fortran(const void *comm, const void *ierror)
 {
     const MPI_Fint *made = comm, *code = ierror;
     if (!sv_drop_pairs_wanted || *code != MPI_SUCCESS)
         return;
     MPI_Comm const own = PMPI_Comm_f2c(*made);
-    (void)sv_drop_born(MPI_SUCCESS, &own);
+    (void)sv_drop_made(MPI_SUCCESS, &own);
 }
 
 #ifdef OPEN_MPI
-#define BEAR_ALL(LOWER, UPPER, PARAMETERS, ARGUMENTS, COMM)       \
-    BEAR_FORTRAN(mpi_##LOWER, PARAMETERS, ARGUMENTS, COMM)        \
-    BEAR_FORTRAN(mpi_##LOWER##_, PARAMETERS, ARGUMENTS, COMM)     \
-    BEAR_FORTRAN(mpi_##LOWER##__, PARAMETERS, ARGUMENTS, COMM)    \
-    BEAR_FORTRAN(MPI_##UPPER, PARAMETERS, ARGUMENTS, COMM)        \
-    BEAR_FORTRAN(mpi_##LOWER##_f08_, PARAMETERS, ARGUMENTS, COMM)
+#define MAKE_ALL(LOWER, UPPER, PARAMETERS, ARGUMENTS, COMM)       \
+    MAKE_FORTRAN(mpi_##LOWER, PARAMETERS, ARGUMENTS, COMM)        \
+    MAKE_FORTRAN(mpi_##LOWER##_, PARAMETERS, ARGUMENTS, COMM)     \
+    MAKE_FORTRAN(mpi_##LOWER##__, PARAMETERS, ARGUMENTS, COMM)    \
+    MAKE_FORTRAN(MPI_##UPPER, PARAMETERS, ARGUMENTS, COMM)        \
+    MAKE_FORTRAN(mpi_##LOWER##_f08_, PARAMETERS, ARGUMENTS, COMM)
 #define PASS_ALL(LOWER, UPPER, PARAMETERS, ARGUMENTS)           \
     PASS_FORTRAN(mpi_##LOWER, PARAMETERS, ARGUMENTS)            \
     PASS_FORTRAN(mpi_##LOWER##_, PARAMETERS, ARGUMENTS)         \
@@ -64,8 +64,8 @@ static void bear_in_fortran(const void *comm, const void *ierror)
     PASS_FORTRAN(MPI_##UPPER, PARAMETERS, ARGUMENTS)            \
     PASS_FORTRAN(mpi_##LOWER##_f08_, PARAMETERS, ARGUMENTS)
 #else
-#define BEAR_ALL(LOWER, UPPER, PARAMETERS, ARGUMENTS, COMM) \
-    BEAR_FORTRAN(mpi_##LOWER##_f08_, PARAMETERS, ARGUMENTS, COMM)
+#define MAKE_ALL(LOWER, UPPER, PARAMETERS, ARGUMENTS, COMM) \
+    MAKE_FORTRAN(mpi_##LOWER##_f08_, PARAMETERS, ARGUMENTS, COMM)
 #define PASS_ALL(LOWER, UPPER, PARAMETERS, ARGUMENTS) PASS_FORTRAN(mpi_##LOWER##_f08_, PARAMETERS, ARGUMENTS)
 #endif
 #endif

@@ -4,8 +4,7 @@
  * calls that do not block and move data. A call that does not block cannot ask the other ranks, and one to neighbours
  * has nothing to do with most of them. So all ranks must know by themselves what a call becomes:
  *
- *   - the ranks of its communicator have opened the route of collective calls together (drop_agree.c);
- *   - the communicator has a channel (drop_tie.c), which all ranks have come by in the same place of its calls;
+ *   - the communicator has a channel, and all ranks have agreed from which of its calls on it is used (drop_channel.c);
  *   - where all ranks know how long the blocks are, they are as long as messages of the route.
  *
  * Then it is messages on all ranks, whatever memory each of them gives: each message goes by the route, or is staged,
@@ -24,6 +23,7 @@
  */
 #include "interpose/drop_pairs.h"
 #include "interpose/drop_agree.h"
+#include "interpose/drop_channel.h"
 #include "interpose/drop_joint.h"
 #include "interpose/drop_plan.h"
 #include "interpose/drop_route.h"
@@ -410,7 +410,7 @@ static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, b
 {
     const bool typed = call->ring == SV_DROP_RING_W, listed = typed || call->ring == SV_DROP_RING_V;
     *refused_out = false;
-    if (!sv_drop_tie_reaches(call->comm))
+    if (!sv_drop_channel_may_be(call->comm))
         return false;
     *plan = (plan_t){.call = call, .tie = sv_drop_tie_of(call->comm), .blocks = blocks, .out = call->out,
                      .in = call->in};
@@ -429,7 +429,7 @@ static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, b
     plan->in_extent = extent_of(&plan->in, plan->nin);
     if (is_same_refused(plan))
         return false;
-    if (plan->tie->channel == 0) {
+    if (!sv_drop_channel_takes(plan->tie)) {
         plan->tie->needs = plan->tie->needs || has_device_memory(plan);
         return false;
     }

@@ -1,39 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the drop-in keeps of a communicator whose collective calls become messages (drop_pairs.c): who its neighbours
- * are, and a channel, which is a range of tags that no other communicator has on any of its ranks.
- *
- * Two ranks may start calls on two communicators in different orders, and MPI may refuse a call on one of them, after
- * which that rank's next call is on another communicator. So messages of each communicator have tags of their own. A
- * rank may also have started some calls before the others have opened the route, which start theirs after that. So the
- * ranks agree on a channel, and from which of the communicator's calls on it is used:
- *
- *   - from the first one on, if the communicator has neighbours. The ranks agree in the call that makes it, and it is a
- *     yes if a GPU's runtime is loaded in all of them;
- *   - else after the 1st, 2nd, 4th, ... 64th, and then every 64th call of MPI_Barrier, MPI_Allreduce and its kin that
- *     has succeeded with the route open, which it does on no rank before all have entered it. It is a yes if all ranks
- *     have the route open, and any of them has had a use for the channel. A communicator without such calls has none.
- *
- * Nothing is asked in calls that do not block: MPI waits for nobody there, and the communicator may be freed before an
- * answer comes. Each rank proposes numbers that no other one does, and none of them twice. The greatest is the
- * channel's, so that each is used once.
+ * are, and its channel (drop_channel.c). And in which order MPI's own calls take blocks, and what they refuse, which it
+ * is asked once.
  *
  * A tie is an attribute of its communicator, which owns it. MPI's rules order the calls of a communicator, and where a
  * job has threads only MPI_COMM_WORLD is looked at.
  */
 #include "interpose/drop_tie.h"
-#include "interpose/drop_agree.h"
+#include "interpose/drop_channel.h"
 #include "interpose/drop_joint.h"
 #include "interpose/drop_route.h"
 
 #include <stdlib.h>
 
-enum { OPEN, UNUSED, NUMBER, VALUES }; /* the least of each is taken: the last is below zero */
-
 static struct {
     int key;
-    MPI_Comm self;    /* to ask MPI what it does */
-    int64_t proposed; /* how many numbers */
+    MPI_Comm self; /* to ask MPI what it does */
 } ties = {.key = MPI_KEYVAL_INVALID, .self = MPI_COMM_NULL};
 
 static MPI_Comm own_self_of_ties(void)
@@ -107,6 +90,7 @@ static int free_tie(MPI_Comm comm, int key, void *found, void *extra)
     sv_drop_tie_t *tie = found;
     (void)key, (void)extra;
     sv_drop_joints_leave(comm);
+    sv_drop_channel_end(tie);
     free(tie->from);
     free(tie); /* partner: sv_drop_tie_of() */
     return MPI_SUCCESS;
@@ -121,21 +105,29 @@ static bool is_of_job(MPI_Comm comm, int n)
     return all;
 }
 
-sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm)
+sv_drop_tie_t *sv_drop_tie_find(MPI_Comm comm)
 {
     sv_drop_tie_t *tie = NULL;
     int has = 0;
+    if (ties.key != MPI_KEYVAL_INVALID)
+        PMPI_Comm_get_attr(comm, ties.key, &tie, &has);
+    return has ? tie : NULL;
+}
+
+sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm)
+{
     if (ties.key == MPI_KEYVAL_INVALID &&
         PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_tie, &ties.key, NULL) != MPI_SUCCESS)
         sv_drop_fatal("no attribute", "for a communicator");
-    PMPI_Comm_get_attr(comm, ties.key, &tie, &has);
-    if (has)
+    sv_drop_tie_t *tie = sv_drop_tie_find(comm);
+    if (tie)
         return tie;
     tie = malloc(sizeof *tie);
     if (!tie)
         sv_drop_fatal("no memory", "for a communicator");
-    *tie = (sv_drop_tie_t){.n = sv_drop_size(comm), .me = sv_drop_rank(comm)};
+    *tie = (sv_drop_tie_t){.n = sv_drop_size(comm), .me = sv_drop_rank(comm), .first_call = INT64_MAX};
     tie->over = tie->n < 2 || !is_of_job(comm, tie->n);
+    tie->everybody = !tie->over && tie->n == sv_drop_size(MPI_COMM_WORLD);
     if (!sv_drop_is_inside(comm) || !find_neighbors(comm, tie))
         tie->nfrom = tie->nto = -1;
     PMPI_Comm_set_attr(comm, ties.key, tie);
@@ -148,79 +140,6 @@ void sv_drop_ties_end(void)
         PMPI_Comm_free_keyval(&ties.key); /* the attributes stay until their communicators go */
     if (ties.self != MPI_COMM_NULL)
         PMPI_Comm_free(&ties.self);
-}
-
-/* --- channels ----------------------------------------------------------------------------------------------------- */
-
-/* What this rank says. A number has this rank in it, and one that it has not proposed before. */
-static void propose(bool open, bool needs, int64_t *mine)
-{
-    mine[OPEN] = open;
-    mine[UNUSED] = !needs;
-    mine[NUMBER] = 0;
-    if (mine[OPEN])
-        mine[NUMBER] = -(++ties.proposed * sv_drop_size(MPI_COMM_WORLD) + sv_drop_rank(MPI_COMM_WORLD));
-}
-
-/* What all ranks say. Numbers end where MPI's tags do. */
-static void settle_tie(sv_drop_tie_t *tie, const int64_t *least)
-{
-    const int64_t number = -least[NUMBER];
-    if (!least[OPEN] || least[UNUSED])
-        return;
-    tie->over = true;
-    if ((number + 1) * SV_DROP_CHANNEL_TAGS - 1 <= sv_drop_route.tag_most)
-        tie->channel = (int)number;
-}
-
-static bool is_retired(void)
-{
-    return atomic_load_explicit(&sv_drop_route.retired, memory_order_relaxed);
-}
-
-bool sv_drop_tie_reaches(MPI_Comm comm)
-{
-    sv_drop_tie_t *tie = NULL;
-    int has = 0;
-    if (comm == MPI_COMM_NULL || is_retired())
-        return false;
-    if (ties.key != MPI_KEYVAL_INVALID)
-        PMPI_Comm_get_attr(comm, ties.key, &tie, &has);
-    return (has && tie->channel) || sv_drop_reaches(comm);
-}
-
-/* Where a job has threads only MPI_COMM_WORLD is looked at, and it has no neighbours. */
-void sv_drop_tie_begin(MPI_Comm comm)
-{
-    int64_t values[VALUES];
-    int kind = MPI_UNDEFINED;
-    if (comm == MPI_COMM_NULL || is_retired() || !sv_drop_fast_is_in_order(comm) || !sv_drop_is_inside(comm) ||
-        PMPI_Topo_test(comm, &kind) != MPI_SUCCESS || kind == MPI_UNDEFINED)
-        return;
-    sv_drop_tie_t *tie = sv_drop_tie_of(comm);
-    if (tie->over || tie->born)
-        return;
-    tie->born = true;
-    propose(tie->nfrom >= 0 && sv_drop_may_have_device() && !sv_drop_route.refused, true, values);
-    if (sv_drop_fast_least(comm, values, VALUES))
-        settle_tie(tie, values);
-}
-
-void sv_drop_tie_meet(MPI_Comm comm)
-{
-    enum { OFTEN = 64 };
-    int64_t values[VALUES];
-    if (is_retired() || !sv_drop_reaches(comm))
-        return;
-    sv_drop_tie_t *tie = sv_drop_tie_of(comm);
-    if (tie->over)
-        return;
-    tie->met++;
-    if ((tie->met & (tie->met - 1)) && tie->met % OFTEN)
-        return;
-    propose(sv_drop_reaches(comm), tie->needs, values);
-    if (sv_drop_fast_least(comm, values, VALUES))
-        settle_tie(tie, values);
 }
 
 /* --- what MPI does ------------------------------------------------------------------------------------------------ */

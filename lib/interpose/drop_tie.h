@@ -1,48 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is kept of a communicator whose collective calls become messages (drop_tie.c), for drop_pairs.c. */
+/* What is kept of a communicator whose collective calls become messages (drop_tie.c), for drop_pairs.c and
+   drop_channel.c. */
 #ifndef SV_DROP_TIE_H
 #define SV_DROP_TIE_H
 
 #include "interpose/drop.h"
 
-/* Messages of one channel have so many tags, from the channel's number times that on. */
-enum { SV_DROP_CHANNEL_TAGS = 128 };
-
 typedef struct sv_drop_tie {
     int n, me;
+    bool everybody;             /* it has all ranks of the job */
     int nfrom, nto, *from, *to; /* neighbours, ranks of it or MPI_PROC_NULL; -1: it has no topology */
     bool grid;           /* a Cartesian one; else they match in the order of both lists */
     bool short_ring;     /* of one or two ranks, so that one rank is the neighbour on both sides */
+    /* Of drop_channel.c: */
     int channel;         /* of its messages; 0: it has none yet */
-    bool born;           /* its ranks were asked for one when the communicator was made */
-    bool over;           /* it has one, or will never have one */
+    int64_t calls;       /* how many this rank has made that could have been messages, since there is a channel */
+    int64_t first_call;  /* from which of them on they are messages */
+    bool begun;          /* its ranks have agreed when it was made */
+    bool over;           /* its calls are messages, or will never be */
     bool needs;          /* this rank has made a call that could have used it */
     unsigned met;        /* calls that all ranks have entered with the route open */
+    struct sv_drop_tie *next, *prev; /* of those with a channel */
 } sv_drop_tie_t;
 
-/* Freed with the communicator. */
+/* Made if there is none; freed with the communicator. */
 sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm);
-
-/* Whether MPI_Finalize has not begun, and calls on it may become messages: it has a channel, or its ranks have the
-   route, so that it can get one. */
-bool sv_drop_tie_reaches(MPI_Comm comm);
-/* After a call on all of its ranks that has made the communicator. One with neighbours gets a channel. */
-void sv_drop_tie_begin(MPI_Comm comm);
-static inline int sv_drop_born(int code, const MPI_Comm *comm)
-{
-    if (__builtin_expect(sv_drop_pairs_wanted, 0) && code == MPI_SUCCESS)
-        sv_drop_tie_begin(*comm);
-    return code;
-}
-/* After a call that has succeeded, from which no rank returns before all have entered it, if it has bytes. It may give
-   the communicator a channel. */
-void sv_drop_tie_meet(MPI_Comm comm);
-static inline int sv_drop_met(MPI_Comm comm, int64_t count, MPI_Datatype type, int code)
-{
-    if (__builtin_expect(sv_drop_pairs_wanted, 0) && code == MPI_SUCCESS && count > 0 && sv_drop_type_has_bytes(type))
-        sv_drop_tie_meet(comm);
-    return code;
-}
+/* NULL: there is none. */
+sv_drop_tie_t *sv_drop_tie_find(MPI_Comm comm);
 
 /* The forms of calls with a block for each neighbour. */
 typedef enum sv_drop_ring { SV_DROP_RING, SV_DROP_RING_V, SV_DROP_RING_W, SV_DROP_RINGS } sv_drop_ring_t;

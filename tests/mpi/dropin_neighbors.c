@@ -213,7 +213,8 @@ static void bring(void *to, const void *from, size_t bytes, selvage_copy_t direc
     selvage_stream_synchronize(the.device, the.stream);
 }
 
-static memory_t reserve_memory(void)
+/* And the route of collective calls is open. */
+static memory_t make_memory(void)
 {
     memory_t m = {.bytes = (size_t)SLOT * MOST};
     m.given = malloc(m.bytes);
@@ -221,15 +222,9 @@ static memory_t reserve_memory(void)
     m.seen = malloc(m.bytes);
     m.out = device_bytes(m.bytes);
     m.in = device_bytes(m.bytes);
-    return m;
-}
-
-/* The same, and the route of collective calls is open. */
-static memory_t make_memory(void)
-{
     for (int i = 0; i < 8; i++)
         MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    return reserve_memory();
+    return m;
 }
 
 static void free_memory(memory_t *m)
@@ -389,14 +384,13 @@ static lattice_t make_part(MPI_Comm part)
     return l;
 }
 
-/* Nothing but calls to neighbours, none of which waits for all ranks, on communicators that were made in different
-   ways. */
-void run_neighbors_alone(void)
+/* Calls to neighbours on communicators that were made in different ways, and barriers of all ranks. */
+void run_neighbors_and_barriers(void)
 {
     enum { LATTICES = 5 };
     const int keeps[2] = {1, 0};
     MPI_Comm line, copy;
-    memory_t m = reserve_memory();
+    memory_t m = make_memory();
     make_kinds();
     lattice_t lattices[LATTICES] = {make_grid(MPI_COMM_WORLD, 2, 1, 0), make_web(MPI_COMM_WORLD),
                                     make_graph(MPI_COMM_WORLD)};
@@ -404,14 +398,57 @@ void run_neighbors_alone(void)
     MPI_Comm_dup(lattices[0].comm, &copy);
     lattices[3] = make_part(line);
     lattices[4] = make_part(copy);
-    for (int i = 0; i < check_part(CASES); i++)
+    for (int i = 0; i < check_part(CASES); i++) {
         check_call(&m, &lattices[i % LATTICES], i);
+        for (int j = 0; j < 32; j++) /* every 64th asks */
+            MPI_Barrier(MPI_COMM_WORLD);
+    }
     for (int i = 0; i < LATTICES; i++) {
         MPI_Comm_free(&lattices[i].comm);
         MPI_Comm_free(&lattices[i].twin);
     }
     for (int i = 1; i < KINDS; i++)
         MPI_Type_free(&kinds[i].type);
+    free_memory(&m);
+}
+
+/* Ranks are in different calls on a grid when they meet in those that decide: some have begun several more, and in the
+   end rank 0 has freed it. */
+void run_neighbors_apart(void)
+{
+    enum { N = 900, AHEAD = 5, TURNS = 40, SIDES = 2 };
+    int out[N * SIDES], in[AHEAD][N * SIDES], bad = 0;
+    const int wraps = 1, left = (the.rank + the.ranks - 1) % the.ranks, right = (the.rank + 1) % the.ranks;
+    memory_t m = make_memory();
+    MPI_Request requests[AHEAD];
+    MPI_Comm ring;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &the.ranks, &wraps, 0, &ring);
+    for (int turn = 0; turn < TURNS; turn++) {
+        const int early = (the.rank + turn) % the.ranks == 0 ? AHEAD : (the.rank + turn) % (AHEAD + 1);
+        for (int i = 0; i < N * SIDES; i++)
+            out[i] = the.rank * 100000 + turn * 1000 + i % N;
+        bring(m.out, out, sizeof out, SELVAGE_COPY_HOST_TO_DEVICE);
+        for (int i = 0; i < AHEAD; i++) {
+            if (i == early)
+                MPI_Barrier(MPI_COMM_WORLD);
+            MPI_Ineighbor_alltoall(the.rank == 1 ? (void *)m.out : out, N, MPI_INT, in[i], N, MPI_INT, ring,
+                                   &requests[i]);
+        }
+        if (early == AHEAD)
+            MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Waitall(AHEAD, requests, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < AHEAD; i++)
+            for (int j = 0; j < N * SIDES; j++)
+                bad += in[i][j] != (j < N ? left : right) * 100000 + turn * 1000 + j % N;
+    }
+    CHECK_EQ(bad, 0);
+    if (the.rank > 0) /* rank 0 has freed it when the others need it, and they make no more calls */
+        MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Comm_free(&ring);
+    if (the.rank == 0)
+        MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < 80; i++)
+        MPI_Barrier(MPI_COMM_WORLD);
     free_memory(&m);
 }
 

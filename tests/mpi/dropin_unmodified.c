@@ -372,8 +372,9 @@ static int wanted_level(int argc, char **argv)
     static const char *const singles[] = {"spawned-job", "blocks-of-each-kind", "sums-of-some-ranks",
                                           "sums-beside-writer", "sums-by-parts", "one-rank-of-some-lacks-collectives",
                                           "refused-collective-on-rank-0", "neighbors-of-each-kind",
-                                          "neighbors-alone", "refused-neighbors-on-rank-0", "damaged-neighbors",
-                                          "calls-that-do-not-block", "calls-that-do-not-block-alone"};
+                                          "neighbors-and-barriers", "neighbors-apart", "refused-neighbors-on-rank-0",
+                                          "damaged-neighbors", "calls-that-do-not-block",
+                                          "calls-that-do-not-block-alone"};
     bool alone = argc > 1 && ((odd && strcmp(argv[1], "ranks-without-threads") == 0) ||
                               strncmp(argv[1], "channels-", sizeof "channels-" - 1) == 0 ||
                               strncmp(argv[1], "fragments-", sizeof "fragments-" - 1) == 0);
@@ -456,7 +457,8 @@ int main(int argc, char **argv)
         {"channels-at-finalize", run_channels_ending},
         {"channels-interleaved", run_channels_interleaved},
         {"neighbors-of-each-kind", run_neighbors},
-        {"neighbors-alone", run_neighbors_alone},
+        {"neighbors-and-barriers", run_neighbors_and_barriers},
+        {"neighbors-apart", run_neighbors_apart},
         {"refused-neighbors-on-rank-0", run_neighbors_unheard},
         {"damaged-neighbors", run_neighbors_damaged},
         {"attribute-deleted-at-finalize", run_ending},

@@ -61,7 +61,8 @@ void run_blocks_damaged(void);
 
 /* dropin_neighbors.c */
 void run_neighbors(void);
-void run_neighbors_alone(void);
+void run_neighbors_and_barriers(void);
+void run_neighbors_apart(void);
 void run_neighbors_unheard(void);
 void run_neighbors_damaged(void);
 

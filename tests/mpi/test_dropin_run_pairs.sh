@@ -45,11 +45,15 @@ for mode in $modes $off; do
         # shellcheck disable=SC2086 # several arguments
         takes "$mode" 1 $neighbors
     done
-    # Of these the ranks know from the call that makes the communicator.
-    program "$ranks" neighbors-alone ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
-        SELVAGE_DROPIN_FAST_BYTES=1024
-    [ "$mode" = on ] || # which opens the route in calls on all ranks
-        takes "$mode" 1 Neighbor_alltoallw Ineighbor_alltoallv
+    # Their communicators' ranks meet in calls on all ranks only.
+    for what in neighbors-and-barriers neighbors-apart; do
+        program "$ranks" "$what" ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024
+        case $what in
+        neighbors-apart) grep -q '^ *1 .* MPI_Ineighbor_alltoall *fast ' "$dir/out" || [ "$mode" = off ] ||
+            { cat "$dir/out"; echo "FAIL: MPI_Ineighbor_alltoall, $what, $mode"; failed=1; } ;;
+        *) takes "$mode" 1 Neighbor_alltoallw Ineighbor_alltoallv ;;
+        esac
+    done
     program "$ranks" calls-that-do-not-block ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
         SELVAGE_DROPIN_FAST_BYTES=1024
     # shellcheck disable=SC2086 # several arguments
