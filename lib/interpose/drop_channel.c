@@ -7,8 +7,8 @@
  * which that rank's next call is on another communicator. So messages of each communicator have tags of their own. A
  * rank may also have started some calls before the others have opened the route, which start theirs after that. So all
  * ranks must change from MPI's own calls to messages at the same call. They agree on it only in calls from which no
- * rank returns before all have entered them, as calls that do not block wait for nobody, and a communicator may be freed
- * before an answer comes:
+ * rank returns before all have entered them, as calls that do not block wait for nobody, and a communicator may be
+ * freed before an answer comes:
  *
  *   - after a call of MPI_Barrier, MPI_Allreduce and its kin on the communicator, with the route open. All ranks have
  *     started the same calls then, and the next one is the first of messages. Here it gets its channel, if it has none;
@@ -16,8 +16,9 @@
  *     apart. Each counts its calls, and those that come after the greatest number are messages. One with neighbours
  *     gets its channel in the call that makes it, if all of its ranks may have device memory.
  *
- * Both ask at the 1st, 2nd, 4th, ... 64th, and then every 64th such call. It is a yes if any rank has given device
- * memory to a call that could have been messages. So host memory is MPI's own affair, as long as there is no other.
+ * Both ask at the 1st, 2nd, 4th, ... 64th, and then every 64th such call; all ranks of the job begin anew when they
+ * have made a communicator together. It is a yes if any rank has given device memory to a call that could have been
+ * messages. So host memory is MPI's own affair, as long as there is no other.
  *
  * Each rank proposes numbers of channels that no other one does, and none of them twice. The greatest is the channel's,
  * so that each is used once.
@@ -34,7 +35,7 @@ enum { OPEN, UNUSED, NUMBER, VALUES }; /* the least of each is taken: the last i
 static struct {
     sv_drop_tie_t *first; /* of the ties with a channel */
     int64_t proposed;     /* how many numbers */
-    unsigned met;         /* calls on all ranks of the job */
+    unsigned met;         /* calls on all ranks of the job since they have made one together */
 } channels;
 
 /* Whether the nth call asks. */
@@ -100,6 +101,8 @@ void sv_drop_channel_begin(MPI_Comm comm)
     int64_t values[2] = {tie->nfrom >= 0 && sv_drop_may_have_device() && !sv_drop_route.refused, -propose_channel()};
     if (sv_drop_fast_least(comm, values, 2) && values[0])
         give_channel(tie, -values[1]);
+    if (tie->everybody)
+        channels.met = 0;
 }
 
 /* --- its first call ----------------------------------------------------------------------------------------------- */

@@ -50,7 +50,10 @@ static int length_of(const op_t *op, int from, int to)
 {
     switch (op->call) {
     case ALLTOALLV:
-    case ALLTOALLW: return LONG - (from * 7 + to * 3 + op->mark) % 200 - (from + to == 1 && (op->n > 2 || op->mark % 2) ? LONG - 200 : 0);
+    case ALLTOALLW:
+        if (from + to == 1 && (op->n > 2 || op->mark % 2))
+            return 200 - (from * 7 + to * 3 + op->mark) % 200;
+        return LONG - (from * 7 + to * 3 + op->mark) % 200;
     case ALLGATHERV:
     case GATHERV: return LONG - (from * 5 + op->mark) % 300;
     case SCATTERV: return LONG - (to * 5 + op->mark) % 300;

@@ -247,6 +247,12 @@ static void fill_memory(memory_t *m, size_t bytes)
     bring(m->in, m->wanted, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
 }
 
+static bool is_all_driven(void)
+{
+    const char *mode = getenv("SELVAGE_DROPIN_FAST");
+    return mode && strcmp(mode, "on") == 0;
+}
+
 /* turn: says which call it is. */
 static void check_call(memory_t *m, const lattice_t *l, int turn)
 {
@@ -281,8 +287,7 @@ static void check_call(memory_t *m, const lattice_t *l, int turn)
     if (!(where & 2))
         bring(m->seen, m->in, bytes, SELVAGE_COPY_DEVICE_TO_HOST);
     bool same = memcmp(m->seen, m->wanted, bytes) == 0;
-    const char *mode = getenv("SELVAGE_DROPIN_FAST");
-    if (mode && strcmp(mode, "on") == 0 && !c.waits) { /* a staged call is MPI's other form, which may differ */
+    if (is_all_driven() && !c.waits) { /* a staged call is MPI's other form, which may differ */
         c.waits = true;
         CHECK_EQ(call_it(&c, &request), MPI_SUCCESS);
         PMPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -497,7 +502,13 @@ void run_neighbors_unheard(void)
             PMPI_Ineighbor_alltoallw(m.given, counts, far, good, m.wanted, counts, far, good, l.twin, &r);
         PMPI_Wait(&r, MPI_STATUS_IGNORE);
         bring(m.seen, m.in, 2 * N * sizeof(int), SELVAGE_COPY_DEVICE_TO_HOST);
-        CHECK(memcmp(m.seen, m.wanted, 2 * N * sizeof(int)) == 0);
+        bool same = memcmp(m.seen, m.wanted, 2 * N * sizeof(int)) == 0;
+        if (!same && turn == 0 && is_all_driven()) { /* staged as in check_call() */
+            PMPI_Ineighbor_alltoallw(m.given, counts, far, good, m.wanted, counts, far, good, l.twin, &r);
+            PMPI_Wait(&r, MPI_STATUS_IGNORE);
+            same = memcmp(m.seen, m.wanted, 2 * N * sizeof(int)) == 0;
+        }
+        CHECK(same);
     }
     MPI_Type_free(&type);
     MPI_Comm_free(&l.comm);
