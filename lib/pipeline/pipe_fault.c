@@ -207,6 +207,11 @@ uint8_t *sv_fault_message(sv_send_t *send, sv_slot_t *slot, size_t *bytes)
         return slot->stage;
     case SV_FAULT_SWAP: {
         const size_t payload_bytes = *bytes - SV_RECORD_BYTES;
+        fault->partner = find_partner(send); /* that of the decision may be asked for again, and on its way */
+        if (!fault->partner) {
+            flip_bit(send, slot->stage, *bytes);
+            return slot->stage;
+        }
         sv_record_t record = sent_record_of(fault->partner);
         record.attempt = (uint8_t)fault->partner->p.attempt;
         memcpy(fault->bogus, fault->partner->p.slots[0].stage, payload_bytes);

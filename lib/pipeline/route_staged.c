@@ -143,6 +143,16 @@ selvage_status_t sv_staged_reap_in_flight(sv_send_t *send, uint64_t now_ns)
     return SELVAGE_SUCCESS;
 }
 
+/*
+ * Whether an attempt that is still leaving may be begun again: what flies has landed, and what kernels bring has come
+ * to its slot. The push of start is on the caller's stream, and the next one on another. If it came later, it would
+ * store its record over the newer one, and over the word that is waited for one that nobody waits for any more.
+ */
+static bool is_attempt_quiet(sv_send_t *send, uint64_t now_ns)
+{
+    return send->reaped == send->next_send && (!send->p.kernel_copy || sv_packet_is_ready(send, now_ns));
+}
+
 /* The receiver has it although it is still leaving: a resend, or a message after its double (a fault). */
 static bool is_unneeded(const sv_send_t *send)
 {
@@ -186,10 +196,9 @@ static selvage_status_t staged_send(sv_send_t *send, uint64_t now_ns, bool *move
         *moved = true;
         return p->ops->begin(send, now_ns);
     }
-    if (send->wanted_attempt > p->attempt) {
-        /* A newer attempt was asked for while this one is still leaving: let what flies land, then begin again. */
+    if (send->wanted_attempt > p->attempt) { /* a newer one was asked for while this one is still leaving */
         SV_TRY(reap_slots(send, now_ns, moved));
-        return send->reaped == send->next_send ? sv_recovery_resend(send, now_ns) : SELVAGE_SUCCESS;
+        return is_attempt_quiet(send, now_ns) ? sv_recovery_resend(send, now_ns) : SELVAGE_SUCCESS;
     }
 
     /* Segments leave in order, each as soon as it is in host memory; the last one, with the record, once it is, too. */
