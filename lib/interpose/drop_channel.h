@@ -10,6 +10,11 @@ enum { SV_DROP_CHANNEL_TAGS = 128 };
 
 /* Whether calls on it may be messages, now or later, and MPI_Finalize has not begun. */
 bool sv_drop_channel_may_be(MPI_Comm comm);
+/* Whether the next call on it that could be messages on all of its ranks is. */
+static inline bool sv_drop_channel_is_due(const sv_drop_tie_t *tie)
+{
+    return tie->channel && tie->calls >= tie->first_call;
+}
 /* Counts a call on it that could be messages on all of its ranks, and returns whether it is. */
 static inline bool sv_drop_channel_takes(sv_drop_tie_t *tie)
 {

@@ -404,6 +404,19 @@ static int64_t count_pairs(const char *name)
     return fast + staged;
 }
 
+/* Whether the drop-in refuses the call on this rank, as it does when it is staged. Calls that are refused count on no
+   rank: the others find this one in its next call. Also notes whether it has a use for messages. */
+static bool is_call_mixed(const plan_t *plan)
+{
+    sv_drop_tie_t *tie = plan->tie;
+    const bool due = sv_drop_channel_is_due(tie);
+    const bool device = !due && (tie->channel || !tie->needs) && has_device_memory(plan);
+    tie->needs = tie->needs || device;
+    return (due || (device && tie->channel)) &&
+           (is_side_mixed(plan->call->name, &plan->out, plan->nout, plan->out_extent) ||
+            is_side_mixed(plan->call->name, &plan->in, plan->nin, plan->in_extent));
+}
+
 /* Whether the call, which MPI does not refuse, becomes messages on all ranks. refused_out: it is an error of this rank
    that the drop-in has found. */
 static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, bool *refused_out)
@@ -429,14 +442,13 @@ static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, b
     plan->in_extent = extent_of(&plan->in, plan->nin);
     if (is_same_refused(plan))
         return false;
-    if (!sv_drop_channel_takes(plan->tie)) {
-        plan->tie->needs = plan->tie->needs || has_device_memory(plan);
+    *refused_out = is_call_mixed(plan);
+    if (*refused_out)
+        return true;
+    if (!sv_drop_channel_takes(plan->tie))
         return false;
-    }
     if (call->pattern == SV_DROP_NEIGHBORS)
         plan->order = sv_drop_tie_order(plan->tie, call->ring, blocks);
-    *refused_out = is_side_mixed(call->name, &plan->out, plan->nout, plan->out_extent) ||
-                   is_side_mixed(call->name, &plan->in, plan->nin, plan->in_extent);
     return true;
 }
 

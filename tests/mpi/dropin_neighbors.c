@@ -417,8 +417,34 @@ void run_neighbors_and_barriers(void)
     free_memory(&m);
 }
 
-/* Ranks are in different calls on a grid when they meet in those that decide: some have begun several more, and in the
-   end rank 0 has freed it. */
+/* The drop-in refuses what has memory of both kinds in one buffer: it is a call on no rank. */
+static void refuse_mixed(const memory_t *m, int *host, MPI_Comm ring)
+{
+    const int counts[2] = {1, 1};
+    const MPI_Aint from[2] = {(MPI_Aint)(uintptr_t)m->out, (MPI_Aint)(uintptr_t)host}, to[2] = {0, sizeof *host};
+    const MPI_Datatype types[2] = {MPI_INT, MPI_INT};
+    MPI_Request request;
+    CHECK_EQ(MPI_Ineighbor_alltoallw(MPI_BOTTOM, counts, from, types, host, counts, to, types, ring, &request),
+             MPI_ERR_BUFFER);
+}
+
+/* All ranks meet when rank 0 has freed a grid that the others have a use for, and make no more calls on. */
+static void free_apart(const memory_t *m, int *host, int n, MPI_Comm ring)
+{
+    enum { ASKED = 128 }; /* every 64th asks */
+    MPI_Request request;
+    MPI_Ineighbor_alltoall(the.rank == 1 ? m->out : host, n, MPI_INT, m->in, n, MPI_INT, ring, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (the.rank == 0)
+        MPI_Comm_free(&ring);
+    for (int i = 0; i < ASKED; i++)
+        MPI_Barrier(MPI_COMM_WORLD);
+    if (the.rank > 0)
+        MPI_Comm_free(&ring);
+}
+
+/* Ranks are in different calls on a grid when they meet in those that decide: some have begun several more, and one has
+   made such that were refused. */
 void run_neighbors_apart(void)
 {
     enum { N = 900, AHEAD = 5, TURNS = 40, SIDES = 2 };
@@ -426,13 +452,17 @@ void run_neighbors_apart(void)
     const int wraps = 1, left = (the.rank + the.ranks - 1) % the.ranks, right = (the.rank + 1) % the.ranks;
     memory_t m = make_memory();
     MPI_Request requests[AHEAD];
-    MPI_Comm ring;
+    MPI_Comm ring, other;
     MPI_Cart_create(MPI_COMM_WORLD, 1, &the.ranks, &wraps, 0, &ring);
+    MPI_Comm_dup(ring, &other);
+    MPI_Comm_set_errhandler(ring, MPI_ERRORS_RETURN);
     for (int turn = 0; turn < TURNS; turn++) {
         const int early = (the.rank + turn) % the.ranks == 0 ? AHEAD : (the.rank + turn) % (AHEAD + 1);
         for (int i = 0; i < N * SIDES; i++)
             out[i] = the.rank * 100000 + turn * 1000 + i % N;
         bring(m.out, out, sizeof out, SELVAGE_COPY_HOST_TO_DEVICE);
+        if (the.rank == 0)
+            refuse_mixed(&m, in[0], ring);
         for (int i = 0; i < AHEAD; i++) {
             if (i == early)
                 MPI_Barrier(MPI_COMM_WORLD);
@@ -447,13 +477,8 @@ void run_neighbors_apart(void)
                 bad += in[i][j] != (j < N ? left : right) * 100000 + turn * 1000 + j % N;
     }
     CHECK_EQ(bad, 0);
-    if (the.rank > 0) /* rank 0 has freed it when the others need it, and they make no more calls */
-        MPI_Barrier(MPI_COMM_WORLD);
     MPI_Comm_free(&ring);
-    if (the.rank == 0)
-        MPI_Barrier(MPI_COMM_WORLD);
-    for (int i = 0; i < 80; i++)
-        MPI_Barrier(MPI_COMM_WORLD);
+    free_apart(&m, out, N, other);
     free_memory(&m);
 }
 
