@@ -117,7 +117,6 @@ void sv_drop_fast_begin(void)
     sv_drop_route.threads = level == MPI_THREAD_MULTIPLE;
     sv_drop_route.drives = settings->fast == SV_DROP_FAST_ON;
     sv_drop_fast_wanted = settings->fast != SV_DROP_FAST_OFF && settings->job[0];
-    sv_drop_pairs_wanted = sv_drop_fast_wanted && settings->pairs;
     if (!sv_drop_fast_wanted)
         return;
     /* A communicator of all ranks that has none of the program's attributes, and not its error handler. */
@@ -132,11 +131,13 @@ void sv_drop_fast_begin(void)
         sv_drop_fatal("no random numbers", "for the job's nonce");
     PMPI_Bcast(nonce, 2, MPI_UINT64_T, 0, sv_drop_route.own);
     /* All ranks must have one nonce, or some would take announcements for data. So the least and the greatest of each
-       word are compared. The same call says whether any rank has threads. */
-    const uint64_t own[5] = {nonce[0], nonce[1], ~nonce[0], ~nonce[1], !sv_drop_route.threads};
-    uint64_t least[5];
-    PMPI_Allreduce(own, least, 5, MPI_UINT64_T, MPI_MIN, sv_drop_route.own);
+       word are compared. The same call says whether any rank has threads, and whether one has calls without a question
+       off: what some ranks ask in, all must. */
+    const uint64_t own[6] = {nonce[0], nonce[1], ~nonce[0], ~nonce[1], !sv_drop_route.threads, settings->pairs};
+    uint64_t least[6];
+    PMPI_Allreduce(own, least, 6, MPI_UINT64_T, MPI_MIN, sv_drop_route.own);
     sv_drop_route.any_threads = !least[4];
+    sv_drop_pairs_wanted = least[5];
     if (memcmp(own, least, 4 * sizeof *own) != 0 || (least[0] ^ least[2]) != UINT64_MAX ||
         (least[1] ^ least[3]) != UINT64_MAX)
         sv_drop_fatal("the ranks do not agree", "on the job's nonce");

@@ -11,7 +11,6 @@ ranks=3
 # Where ranks share a GPU, collectives of the route are not to be had, and all of these calls are staged.
 fast=yes
 [ "$SELVAGE_DEVICE" = soft ] || [ "${TEST_GPUS:-3}" -ge 2 ] || fast=no
-export SELVAGE_DROPIN_PAIRS=on
 
 # takes MODE LEAST CALL...: rank 0 has made so many of each by the route
 takes() {
@@ -85,7 +84,17 @@ for language in mpifh usempi f08; do
         "$dir" >"$dir/out" 2>&1 && grep -q 'dropin_fortran: right' "$dir/out" ||
         { cat "$dir/out"; echo "FAIL: $language"; failed=1; }
 done
-# Nothing of this is so by default.
+# One rank has them off: then all have, from MPI_Init on.
+# shellcheck disable=SC2016 # for the script that is written
+printf '#!/bin/bash\n%s\n[ "$rank" -ne 1 ] || export SELVAGE_DROPIN_PAIRS=off\nexec %q "$@"\n' \
+    'rank=${OMPI_COMM_WORLD_RANK:-${MPI_LOCALRANKID:-$PMI_RANK}}' "$top_builddir/tests/mpi/dropin_unmodified" \
+    >"$dir/one-off"
+chmod +x "$dir/one-off"
+env SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST_BYTES=1024 MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 \
+    "$dir/one-off" neighbors-and-barriers >"$dir/out" 2>&1 && grep -Eq ' 0 failed' "$dir/out" ||
+    { cat "$dir/out"; echo "FAIL: neighbors-and-barriers, off on one rank"; failed=1; }
+stages Neighbor_alltoallw Ineighbor_alltoallv
+# And all of them.
 program "$ranks" neighbors-of-each-kind ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_PAIRS=off \
     SELVAGE_DROPIN_FAST_BYTES=1024
 # shellcheck disable=SC2086 # several arguments
