@@ -20,8 +20,8 @@
  * have made a communicator together. It is a yes if any rank has given device memory to a call that could have been
  * messages. So host memory is MPI's own affair, as long as there is no other.
  *
- * Each rank proposes numbers of channels that no other one does, and none of them twice. The greatest is the channel's,
- * so that each is used once.
+ * Each rank proposes a number that no other one does, and that is greater than those of all channels it has been asked
+ * about. The greatest is the channel's, so that each is used once, and what is asked in vain uses up none.
  *
  * MPI's rules order the calls of a communicator, and where a job has threads only MPI_COMM_WORLD is looked at. Nothing
  * is owned here: a tie (drop_tie.c) is in the list of those with a channel from then on until it is freed.
@@ -34,7 +34,7 @@ enum { OPEN, UNUSED, NUMBER, VALUES }; /* the least of each is taken: the last i
 
 static struct {
     sv_drop_tie_t *first; /* of the ties with a channel */
-    int64_t proposed;     /* how many numbers */
+    int64_t taken;        /* the greatest number that this rank knows, in units of the job's size */
     unsigned met;         /* calls on all ranks of the job since they have made one together */
 } channels;
 
@@ -52,7 +52,7 @@ static bool is_retired(void)
 
 bool sv_drop_channel_may_be(MPI_Comm comm)
 {
-    if (comm == MPI_COMM_NULL || is_retired())
+    if (comm == MPI_COMM_NULL || is_retired() || !sv_drop_fast_is_in_order(comm))
         return false;
     const sv_drop_tie_t *tie = sv_drop_tie_find(comm);
     return (tie && tie->channel) || sv_drop_reaches(comm);
@@ -60,15 +60,23 @@ bool sv_drop_channel_may_be(MPI_Comm comm)
 
 /* --- its number --------------------------------------------------------------------------------------------------- */
 
-/* One that has this rank in it, and that it has not proposed before. */
+/* One that has this rank in it, and that no channel has. It is proposed again if nothing comes of it. */
 static int64_t propose_channel(void)
 {
-    return ++channels.proposed * sv_drop_size(MPI_COMM_WORLD) + sv_drop_rank(MPI_COMM_WORLD);
+    return (channels.taken + 1) * sv_drop_size(MPI_COMM_WORLD) + sv_drop_rank(MPI_COMM_WORLD);
+}
+
+/* All ranks of the communicator know what has been agreed on, the one that has proposed it among them. */
+static void take_number(int64_t number)
+{
+    const int64_t units = number / sv_drop_size(MPI_COMM_WORLD);
+    channels.taken = units > channels.taken ? units : channels.taken;
 }
 
 /* Numbers end where MPI's tags do. A communicator without one is never asked about again. */
 static void give_channel(sv_drop_tie_t *tie, int64_t number)
 {
+    take_number(number);
     tie->over = (number + 1) * SV_DROP_CHANNEL_TAGS - 1 > sv_drop_route.tag_most;
     if (tie->over || tie->channel)
         return;
@@ -98,8 +106,11 @@ void sv_drop_channel_begin(MPI_Comm comm)
     if (tie->over || tie->begun)
         return;
     tie->begun = true;
-    int64_t values[2] = {tie->nfrom >= 0 && sv_drop_may_have_device() && !sv_drop_route.refused, -propose_channel()};
-    if (sv_drop_fast_least(comm, values, 2) && values[0])
+    const int64_t number = propose_channel();
+    int64_t values[2] = {tie->nfrom >= 0 && sv_drop_may_have_device() && !sv_drop_route.refused, -number};
+    if (!sv_drop_fast_least(comm, values, 2))
+        take_number(number); /* others may have heard of it */
+    else if (values[0])
         give_channel(tie, -values[1]);
     if (tie->everybody)
         channels.met = 0;
@@ -116,7 +127,11 @@ static void meet_own(MPI_Comm comm)
     values[OPEN] = sv_drop_reaches(comm);
     values[UNUSED] = !tie->needs;
     values[NUMBER] = tie->channel ? -tie->channel : values[OPEN] ? -propose_channel() : 0;
-    if (!sv_drop_fast_least(comm, values, VALUES) || !values[OPEN] || values[UNUSED])
+    const int64_t number = -values[NUMBER];
+    const bool good = sv_drop_fast_least(comm, values, VALUES);
+    if (!good)
+        take_number(number); /* others may have heard of it */
+    if (!good || !values[OPEN] || values[UNUSED])
         return;
     give_channel(tie, -values[NUMBER]);
     if (tie->over)
@@ -154,7 +169,10 @@ static void meet_all(MPI_Comm comm)
         return;
     sv_drop_tie_t *tie = find_channel(-number);
     int64_t having = tie != NULL, calls = tie ? -tie->calls : 0;
-    if (!sv_drop_fast_combine(comm, &having, 1, MPI_SUM) || !sv_drop_fast_least(comm, &calls, 1) || !tie)
+    const bool good = sv_drop_fast_combine(comm, &having, 1, MPI_SUM) && sv_drop_fast_least(comm, &calls, 1);
+    /* MPI may have freed it meanwhile, as it may leave that to the end of calls in flight. */
+    tie = find_channel(-number);
+    if (!good || !tie)
         return;
     if (having == tie->n)
         tie->first_call = -calls;
