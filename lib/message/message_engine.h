@@ -34,7 +34,7 @@
 #include "base/base_thread.h"
 #include "comm/comm.h"
 #include "kernels/kernels.h"
-#include "message/message_group.h"
+#include "message/message_digest.h"
 #include "message/message_request.h"
 
 enum {
@@ -318,7 +318,7 @@ bool sv_message_is_storing(const sv_message_engine_t *engine);
 /* Tells everybody that no more will come, or sees whether everybody has heard it, and nothing is stored any more. */
 selvage_status_t sv_message_disconnect(sv_message_engine_t *engine, bool *disconnected);
 
-/* --- message_send.c, message_recv.c, message_staged.c, message_verify.c ------------------------------------------- */
+/* --- message_send.c, message_recv.c, message_staged.c ------------------------------------------------------------- */
 
 /* Begins a send, advances it, and takes what its receiver says. If the begin fails, the request is the caller's. */
 selvage_status_t sv_message_send(selvage_request_t *send, void *stream);
@@ -350,6 +350,8 @@ void sv_message_pieces_withdraw(selvage_request_t *recv);
 /* Gives the pinned memory back, and withdraws what is under way. */
 void sv_message_pieces_end(selvage_request_t *request);
 
+/* --- message_digest.c --------------------------------------------------------------------------------------------- */
+
 /* Identity and key, from what the request knows. */
 void sv_message_identify(selvage_request_t *request);
 
@@ -359,6 +361,9 @@ unsigned sv_message_blocks(const selvage_request_t *request);
 unsigned sv_message_blocks_most(const sv_message_engine_t *engine);
 selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_job_t *job, void *stream);
 selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_t *job, void *stream);
+/* The same by a kernel that waits for job->await, for a receive that has not had one yet. False: it may not wait, or
+   too many do. SELVAGE_MESSAGE_NO_STREAM: on one of the engine's for such kernels. */
+bool sv_message_verify_ahead(selvage_request_t *recv, sv_verify_job_t *job, void *stream);
 /* What the kernel found, or this thread: SUCCESS, or ERR_CHECKSUM with the detail set and nothing logged. */
 selvage_status_t sv_message_verified(const selvage_request_t *recv);
 selvage_status_t sv_message_compare(const selvage_request_t *recv, const sv_record_t *record, uint64_t sum);

@@ -532,7 +532,7 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
                               : sv_shared_device_address(&end->segment, &end->shm->get_ready[get->place]);
         job.await_value = get->stamp;
         job.late = get->final;
-        if (!sv_prelaunch_verify(recv, &job, by_kernel ? NULL : stream))
+        if (!sv_message_verify_ahead(recv, &job, by_kernel ? SELVAGE_MESSAGE_NO_STREAM : stream))
             return SELVAGE_IN_PROGRESS;
     }
     *moved = true;
