@@ -289,6 +289,8 @@ bool sv_message_poll(sv_message_engine_t *engine);
 /* The same, unless the last poll is over for less than so many times as long as it took. For callers that come
    often. */
 bool sv_message_poll_lazily(sv_message_engine_t *engine, unsigned share);
+/* For calls that begin something: only if many requests are open. A few are advanced by those who wait for them. */
+void sv_message_poll_if_many(sv_message_engine_t *engine);
 /* Only takes the control messages that have come. */
 void sv_message_poll_control(sv_message_engine_t *engine);
 /* Waits for the engine's own streams, which wait for no caller's. False: that fails. The thread's detail stays. */
@@ -311,8 +313,6 @@ static inline unsigned sv_message_tag_class(int tag)
 selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_ctrl_desc_t *desc);
 /* The first message nobody has asked for that fits, or NULL. */
 sv_ctrl_desc_t *sv_message_unexpected(sv_message_engine_t *engine, int source, int tag);
-/* A receive that is new: takes what is there, or is posted. */
-void sv_message_post(selvage_request_t *recv);
 /* Whether a kernel or a stream of a send, which may have been let go of, stores in another rank's memory. */
 bool sv_message_is_storing(const sv_message_engine_t *engine);
 /* Tells everybody that no more will come, or sees whether everybody has heard it, and nothing is stored any more. */
@@ -320,8 +320,7 @@ selvage_status_t sv_message_disconnect(sv_message_engine_t *engine, bool *discon
 
 /* --- message_send.c, message_recv.c, message_staged.c ------------------------------------------------------------- */
 
-/* Begins a send, advances it, and takes what its receiver says. If the begin fails, the request is the caller's. */
-selvage_status_t sv_message_send(selvage_request_t *send, void *stream);
+/* Advances a send, and takes what its receiver says. */
 selvage_status_t sv_message_send_advance(selvage_request_t *send, bool *moved);
 void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *cts);
 void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *outcome);

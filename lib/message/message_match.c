@@ -28,19 +28,6 @@ sv_ctrl_desc_t *sv_message_unexpected(sv_message_engine_t *engine, int source, i
     return NULL;
 }
 
-void sv_message_post(selvage_request_t *recv)
-{
-    sv_message_engine_t *engine = recv->engine;
-    sv_ctrl_desc_t *desc = sv_message_unexpected(engine, recv->peer, recv->tag);
-    if (!desc) {
-        sv_list_append(&engine->posted, &recv->link);
-        sv_message_rtr_post(recv);
-        return;
-    }
-    sv_list_remove(&desc->link);
-    sv_message_matched(recv, desc);
-}
-
 static selvage_request_t *find_posted(sv_message_engine_t *engine, const sv_ctrl_header_t *header)
 {
     sv_list_t *it, *safe;

@@ -6,7 +6,22 @@
 #ifndef SV_MESSAGE_PROTOCOLS_H
 #define SV_MESSAGE_PROTOCOLS_H
 
+#include "message/message_calls.h"
 #include "message/message_engine.h"
+
+/* --- message_calls.c: what all calls have in common --------------------------------------------------------------- */
+
+/* A request that knows its buffer, with the lock held; on an error neither. Partner: sv_message_conclude(), when the
+   call has done what there is to do with it, which gives it and the lock away. */
+selvage_status_t sv_message_begin_request(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer,
+                                          void *stream, selvage_request_t **request_out);
+selvage_status_t sv_message_conclude(selvage_request_t *request, selvage_status_t status,
+                                     selvage_request_t **request_out);
+/* Lets go of the lock at the end of any other call; returns status. */
+selvage_status_t sv_message_leave(sv_message_engine_t *engine, selvage_status_t status);
+/* Gives a complete request back, and returns its error; and what a status says where there is no request. */
+selvage_status_t sv_message_finish(selvage_request_t **request, selvage_message_status_t *status_out);
+selvage_message_status_t sv_message_empty_status(void);
 
 /* --- message_send.c: what all sends have in common ---------------------------------------------------------------- */
 

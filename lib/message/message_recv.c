@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What all receives have in common from match to end: meeting the message, kernels that were there before it,
+ * What all receives have in common from call to end: meeting the message, kernels that were there before it,
  * unpacking, errors, and giving it up. message_eager.c and message_rendezvous.c are the protocols, with tables of their
  * states. Under the engine's lock.
  */
@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/base_log.h"
+#include "base/base_memory.h"
+#include "message/message_calls.h"
 #include "message/message_get.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
@@ -255,6 +257,82 @@ void sv_message_matched(selvage_request_t *recv, sv_ctrl_desc_t *desc)
         sv_prelaunch_predict(recv, desc);
     sv_list_append(&recv->engine->active, &recv->link);
     settle_receive(recv, accept_match(recv, desc));
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+selvage_status_t sv_message_irecv(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
+                                  int tag, selvage_message_t **taken, void *stream, selvage_request_t **request_out)
+{
+    selvage_request_t *recv;
+    bool moved = false;
+    SV_TRY(sv_message_begin_request(comm, call, buffer, stream, &recv));
+    sv_message_engine_t *engine = recv->engine;
+    recv->peer = peer;
+    recv->tag = tag;
+    if (!taken)
+        sv_message_poll_if_many(engine);
+    selvage_status_t status = taken ? SELVAGE_SUCCESS : engine->broken;
+    if (status == SELVAGE_SUCCESS && peer == SV_MESSAGE_NOBODY) {
+        recv->tag = SV_MESSAGE_ANY;
+        sv_message_complete(recv, SELVAGE_SUCCESS);
+        return sv_message_conclude(recv, SELVAGE_SUCCESS, request_out);
+    }
+    if (status == SELVAGE_SUCCESS && stream != SELVAGE_MESSAGE_NO_STREAM && recv->place.bytes > 0)
+        status = sv_message_record(recv, stream);
+    if (status != SELVAGE_SUCCESS)
+        return sv_message_conclude(recv, status, request_out);
+    /* It meets its message, or is posted for it. */
+    sv_ctrl_desc_t *desc = taken ? (*taken)->desc : sv_message_unexpected(engine, peer, tag);
+    if (desc) {
+        sv_list_remove(&desc->link);
+        sv_message_matched(recv, desc);
+    } else {
+        sv_list_append(&engine->posted, &recv->link);
+        sv_message_rtr_post(recv);
+    }
+    if (taken) {
+        sv_free(*taken);
+        *taken = NULL;
+    }
+    /* Its message is there, or may be there, announced by a sender that saw no RTR: it begins now. */
+    if (recv->put.advertised)
+        (void)sv_message_poll_lazily(engine, 1);
+    if (recv->state == SV_REQUEST_GATE)
+        status = sv_message_recv_advance(recv, &moved);
+    return sv_message_conclude(recv, status, request_out);
+}
+
+/* What has come by now is found first. */
+void sv_message_expect(selvage_request_t *recv, uint64_t bytes)
+{
+    sv_message_engine_t *engine = recv->engine;
+    bool moved = false;
+    pthread_mutex_lock(&engine->lock);
+    recv->expected = true;
+    if (recv->state == SV_REQUEST_POSTED && !recv->is_send)
+        sv_message_poll_control(engine);
+    if (recv->state == SV_REQUEST_POSTED && !recv->is_send)
+        sv_prelaunch_expect(recv, bytes);
+    else if ((recv->state == SV_REQUEST_GATE || recv->state == SV_REQUEST_MOVING) && !recv->is_send)
+        (void)sv_message_recv_advance(recv, &moved); /* it has an error itself */
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void sv_message_cancel(selvage_request_t *recv)
+{
+    sv_message_engine_t *engine = recv->engine;
+    pthread_mutex_lock(&engine->lock);
+    if (!recv->is_send && recv->state == SV_REQUEST_POSTED && !recv->cancelled &&
+        sv_message_rtr_cancel(recv) != SV_RTR_CLAIMED) {
+        recv->cancelled = true;
+        sv_prelaunch_stop(recv);
+        if (recv->early.launched) /* a kernel may just be taking its message: it says so */
+            engine->ncancels++;
+        else
+            sv_message_complete(recv, SELVAGE_SUCCESS);
+    }
+    pthread_mutex_unlock(&engine->lock);
 }
 
 /* --- given up ----------------------------------------------------------------------------------------------------- */
