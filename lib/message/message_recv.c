@@ -152,95 +152,66 @@ static selvage_status_t take_verified(selvage_request_t *recv, bool *moved)
                       : sv_rendezvous_finish(recv, sv_message_verified(recv));
 }
 
-static selvage_status_t progress_receive(selvage_request_t *recv, bool *moved)
+selvage_status_t sv_message_recv_advance(selvage_request_t *recv, bool *moved)
 {
-    selvage_status_t status;
+    selvage_status_t status = sv_message_group_error(recv);
+    if (status != SELVAGE_SUCCESS)
+        return settle_receive(recv, status);
+    status = SELVAGE_IN_PROGRESS;
     switch (recv->state) {
     case SV_REQUEST_GATE:
         status = begin_receive(recv);
         *moved |= status == SELVAGE_SUCCESS;
-        if (status != SELVAGE_SUCCESS || !recv->early.launched)
-            return status;
-        return take_verified(recv, moved);
+        if (status == SELVAGE_SUCCESS && recv->early.launched)
+            status = take_verified(recv, moved);
+        break;
     case SV_REQUEST_MOVING:
-        if (recv->route == SV_MESSAGE_PUT && recv->early.launched)
-            return take_verified(recv, moved);
-        return sv_rendezvous_take(recv, moved);
+        status = recv->route == SV_MESSAGE_PUT && recv->early.launched ? take_verified(recv, moved)
+                                                                       : sv_rendezvous_take(recv, moved);
+        break;
     case SV_REQUEST_CLOSING:
-        return take_verified(recv, moved);
+        status = take_verified(recv, moved);
+        break;
     case SV_REQUEST_UNPACKING:
     case SV_REQUEST_LEAVING:
         if (recv->state == SV_REQUEST_LEAVING ? !sv_prelaunch_is_over(recv)
                                               : !sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
-            return SELVAGE_IN_PROGRESS;
+            break;
         *moved = true;
         sv_message_complete(recv, recv->error);
-        return SELVAGE_SUCCESS;
+        break;
     default:
-        return SELVAGE_IN_PROGRESS;
+        break;
     }
-}
-
-selvage_status_t sv_message_recv_advance(selvage_request_t *recv, bool *moved)
-{
-    const selvage_status_t status = sv_message_group_error(recv);
-    return settle_receive(recv, status == SELVAGE_SUCCESS ? progress_receive(recv, moved) : status);
+    return settle_receive(recv, status);
 }
 
 /* --- the match ---------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t accept_match(selvage_request_t *recv, sv_ctrl_desc_t *desc)
+/* Nothing of it is wanted: its sender need not send it. A deferred one comes all the same, and meets nobody. */
+static selvage_status_t decline_message(selvage_request_t *recv, sv_ctrl_desc_t *desc)
 {
-    const bool too_long = recv->bytes > recv->place.bytes;
-    bool claimed;
-    selvage_status_t status = sv_message_rtr_match(recv, desc->header, &claimed);
-    if (status != SELVAGE_SUCCESS) {
-        sv_ctrl_free(recv->engine, desc);
-        return status;
-    }
-    if (too_long || (recv->bytes == 0 && desc->header->kind == SV_CTRL_RTS)) {
-        /* Nothing of it is wanted: its sender need not send it. A deferred one comes all the same, and meets nobody. */
-        const uint32_t kind = desc->header->kind;
-        if (kind == SV_CTRL_EAGER)
-            SV_TRY(sv_ctrl_consumed(recv->engine, desc));
-        else
-            sv_ctrl_free(recv->engine, desc);
-        if (kind == SV_CTRL_RTS)
-            SV_TRY(sv_message_reply(recv, SV_CTRL_CTS, SV_MESSAGE_NONE));
-        if (too_long)
-            return sv_error(SELVAGE_ERR_TRUNCATED, "a message of %llu bytes from rank %d (tag %d) meets a receive of "
-                            "%llu bytes", (unsigned long long)recv->bytes, recv->peer, recv->tag,
-                            (unsigned long long)recv->place.bytes);
-        sv_message_complete(recv, SELVAGE_SUCCESS);
-        return SELVAGE_SUCCESS;
-    }
-    if (!claimed) {
-        status = sv_get_match(recv, desc->header);
-        if (status != SELVAGE_SUCCESS) {
-            sv_ctrl_free(recv->engine, desc);
-            return status;
-        }
-    }
-    if (claimed) {
-        recv->route = SV_MESSAGE_PUT;
-        recv->state = SV_REQUEST_MOVING;
-        recv->engine->arrived.by[SV_WAY_DIRECT]++;
-        recv->engine->arrived.claimed++;
-        if (recv->key != recv->early.key)
-            sv_prelaunch_stop(recv);
-    }
-    if (desc->header->kind == SV_CTRL_DEFERRED)
-        recv->state = SV_REQUEST_DEFERRED;
-    if (desc->header->kind == SV_CTRL_EAGER)
-        recv->desc = desc;
+    const uint32_t kind = desc->header->kind;
+    if (kind == SV_CTRL_EAGER)
+        SV_TRY(sv_ctrl_consumed(recv->engine, desc));
     else
         sv_ctrl_free(recv->engine, desc);
-    return sv_message_trim(recv);
+    if (kind == SV_CTRL_RTS)
+        SV_TRY(sv_message_reply(recv, SV_CTRL_CTS, SV_MESSAGE_NONE));
+    if (recv->bytes > recv->place.bytes)
+        return sv_error(SELVAGE_ERR_TRUNCATED, "a message of %llu bytes from rank %d (tag %d) meets a receive of "
+                        "%llu bytes", (unsigned long long)recv->bytes, recv->peer, recv->tag,
+                        (unsigned long long)recv->place.bytes);
+    sv_message_complete(recv, SELVAGE_SUCCESS);
+    return SELVAGE_SUCCESS;
 }
 
 void sv_message_matched(selvage_request_t *recv, sv_ctrl_desc_t *desc)
 {
+    sv_message_engine_t *engine = recv->engine;
     const sv_ctrl_header_t *header = desc->header;
+    bool claimed = false;
+    /* 1. It is the message's from here on. */
     recv->peer = header->source;
     recv->tag = (int)header->tag;
     recv->bytes = header->bytes;
@@ -250,13 +221,42 @@ void sv_message_matched(selvage_request_t *recv, sv_ctrl_desc_t *desc)
     recv->attempt = recv->staged.losses = 0;
     recv->state = SV_REQUEST_GATE;
     if (recv->cancelled) /* too late */
-        recv->engine->ncancels--;
+        engine->ncancels--;
     recv->cancelled = false;
     sv_message_identify(recv);
     if (desc->devslot)
         sv_prelaunch_predict(recv, desc);
-    sv_list_append(&recv->engine->active, &recv->link);
-    settle_receive(recv, accept_match(recv, desc));
+    sv_list_append(&engine->active, &recv->link);
+    /* 2. What has become of its RTR, and what the sender offers. */
+    selvage_status_t status = sv_message_rtr_match(recv, header, &claimed);
+    if (status == SELVAGE_SUCCESS &&
+        (recv->bytes > recv->place.bytes || (recv->bytes == 0 && header->kind == SV_CTRL_RTS))) {
+        settle_receive(recv, decline_message(recv, desc));
+        return;
+    }
+    if (status == SELVAGE_SUCCESS && !claimed)
+        status = sv_get_match(recv, header);
+    if (status != SELVAGE_SUCCESS) {
+        sv_ctrl_free(engine, desc);
+        settle_receive(recv, status);
+        return;
+    }
+    /* 3. Where it goes on. */
+    if (claimed) {
+        recv->route = SV_MESSAGE_PUT;
+        recv->state = SV_REQUEST_MOVING;
+        engine->arrived.by[SV_WAY_DIRECT]++;
+        engine->arrived.claimed++;
+        if (recv->key != recv->early.key)
+            sv_prelaunch_stop(recv);
+    }
+    if (header->kind == SV_CTRL_DEFERRED)
+        recv->state = SV_REQUEST_DEFERRED;
+    if (header->kind == SV_CTRL_EAGER)
+        recv->desc = desc;
+    else
+        sv_ctrl_free(engine, desc);
+    settle_receive(recv, sv_message_trim(recv));
 }
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
