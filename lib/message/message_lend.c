@@ -40,14 +40,6 @@ static const uint64_t busy_ns = 100000000;
 
 /* --- the sender's ------------------------------------------------------------------------------------------------- */
 
-void sv_lend_begin(selvage_request_t *send, selvage_request_t *carrier)
-{
-    send->get.partner = carrier;
-    carrier->get.partner = send;
-    send->get.lent_ns = sv_clock_ns();
-    send->state = SV_REQUEST_LENT;
-}
-
 /* A segment of host memory, or NULL. No token is used twice. */
 static void create_move_segment(selvage_request_t *send)
 {
@@ -87,7 +79,7 @@ static selvage_status_t begin_move(selvage_request_t *send, uint64_t now_ns)
     sv_message_engine_t *engine = send->engine;
     sv_request_get_t *get = &send->get;
     SV_TRY(sv_message_group_launch(engine)); /* what makes its digest reads the caller's memory, before the copy */
-    get->moving = sv_get_take_buffer(engine, send->bytes);
+    get->moving = sv_message_take_buffer(engine, send->bytes);
     if (!get->moving)
         create_move_segment(send);
     if (!get->moving && !get->segment) {

@@ -42,6 +42,8 @@ selvage_status_t sv_message_reply(const selvage_request_t *recv, sv_ctrl_kind_t 
 /* The bytes are here and good: to where they belong, if that is not where they are. Completes the receive, or leaves
    that to a kernel. */
 selvage_status_t sv_message_unpack(selvage_request_t *recv);
+/* A long message is here, and was verified. */
+selvage_status_t sv_message_recv_finish(selvage_request_t *recv, selvage_status_t found);
 void sv_message_count_outcome(selvage_request_t *recv, selvage_status_t found);
 /* Whether the policy allows another attempt. If not, give_up returns the error, with the thread's detail. */
 bool sv_message_may_retry(const selvage_request_t *recv);
@@ -75,9 +77,8 @@ selvage_status_t sv_rendezvous_pass_gate(selvage_request_t *send, void *stream);
 /* MOVING, and CLOSING. */
 selvage_status_t sv_rendezvous_poll_moving(selvage_request_t *send, bool *moved);
 selvage_status_t sv_rendezvous_send_record(selvage_request_t *send);
-/* Receive: GATE; MOVING; and once it is verified. */
+/* Receive: GATE, if it is not got; and MOVING. */
 selvage_status_t sv_rendezvous_receive(selvage_request_t *recv);
 selvage_status_t sv_rendezvous_take(selvage_request_t *recv, bool *moved);
-selvage_status_t sv_rendezvous_finish(selvage_request_t *recv, selvage_status_t found);
 
 #endif

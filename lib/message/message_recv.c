@@ -107,15 +107,50 @@ bool sv_message_may_retry(const selvage_request_t *recv)
            recv->attempt < (unsigned)config->retry_max + recv->staged.losses;
 }
 
+selvage_status_t sv_message_recv_finish(selvage_request_t *recv, selvage_status_t found)
+{
+    const bool told = recv->route == SV_MESSAGE_PUT; /* by the kernel */
+    sv_message_count_outcome(recv, found);
+    sv_put_end(recv);
+    const bool again = found != SELVAGE_SUCCESS && sv_get_again(recv);
+    if (found == SELVAGE_SUCCESS)
+        SV_TRY(sv_get_to_host(recv));
+    if (!again)
+        sv_get_end(recv);
+    if (recv->route == SV_MESSAGE_GET)
+        recv->route = SV_MESSAGE_NONE;
+    if (found == SELVAGE_SUCCESS) {
+        if (!told)
+            SV_TRY(sv_message_reply(recv, SV_CTRL_STATUS, SV_OUTCOME_GOOD));
+        return sv_message_unpack(recv);
+    }
+    if (!again && !sv_message_may_retry(recv)) {
+        selvage_status_t status = sv_message_give_up(recv);
+        (void)sv_message_reply(recv, SV_CTRL_STATUS, SV_OUTCOME_BAD);
+        return status;
+    }
+    sv_log(SV_LOG_WARN, "message", "%s; %s", sv_thread_detail(),
+           again ? "taken once more from where it lies" : "asked for again");
+    recv->engine->counts.repeated++;
+    recv->attempt++;
+    sv_message_identify(recv);
+    recv->state = SV_REQUEST_GATE;
+    return SELVAGE_SUCCESS;
+}
+
 /* --- the way there ------------------------------------------------------------------------------------------------ */
 
 /* The caller's stream has come to it, or a kernel is there already, which waits for the message. */
 static selvage_status_t begin_receive(selvage_request_t *recv)
 {
+    bool got;
     if (!recv->early.launched) {
         if (recv->bytes)
             SV_TRY(sv_message_gate(recv));
-        return recv->desc ? sv_eager_receive(recv) : sv_rendezvous_receive(recv);
+        if (recv->desc)
+            return sv_eager_receive(recv);
+        SV_TRY(sv_get_begin(recv, &got));
+        return got ? SELVAGE_SUCCESS : sv_rendezvous_receive(recv);
     }
     /* The kernel is there for a message that claims the receive. If its RTS and the RTR have crossed, that message
        comes after a CTS, to the same put slot, which the kernel cannot tell apart. But the sender of a buffered one may
@@ -149,7 +184,7 @@ static selvage_status_t take_verified(selvage_request_t *recv, bool *moved)
     engine->arrived.by[SV_WAY_SHM] += by_slot;
     sv_prelaunch_ended(recv);
     return recv->desc ? sv_eager_finish(recv, sv_message_verified(recv))
-                      : sv_rendezvous_finish(recv, sv_message_verified(recv));
+                      : sv_message_recv_finish(recv, sv_message_verified(recv));
 }
 
 selvage_status_t sv_message_recv_advance(selvage_request_t *recv, bool *moved)

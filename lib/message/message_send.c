@@ -177,6 +177,34 @@ selvage_status_t sv_message_send_advance(selvage_request_t *send, bool *moved)
     return sv_message_settle_send(send, status);
 }
 
+void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *outcome)
+{
+    selvage_status_t status = SELVAGE_SUCCESS;
+    const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT;
+    if (outcome->value[0] == SV_OUTCOME_ABANDONED) {
+        /* A copy that has begun is over: its receiver has waited for that, unless its device has failed. */
+        if (send->number == outcome->number && send->state != SV_REQUEST_COMPLETE &&
+            send->state != SV_REQUEST_FILLING)
+            (void)sv_message_settle_send(
+                send, sv_error(SELVAGE_ERR_TIMEOUT, "rank %d has given up its receive of message %llu (tag %d, %llu "
+                               "bytes)", send->peer, (unsigned long long)send->number, send->tag,
+                               (unsigned long long)send->bytes));
+        return;
+    }
+    const bool is_got = send->state == SV_REQUEST_RTS_SENT && send->get.stamp != 0;
+    sv_message_peer_t *peer;
+    if (is_got && sv_message_peer(send->engine, send->peer, &peer) == SELVAGE_SUCCESS)
+        peer->gets_declined = 0;
+    if (!is_got && ((send->state != SV_REQUEST_AWAITS_STATUS && !direct) || outcome->attempt != send->attempt))
+        return;
+    if (outcome->value[0])
+        status = sv_error(SELVAGE_ERR_CHECKSUM, "message %llu to rank %d (tag %d, %llu bytes) did not verify there, "
+                          "after %u attempts; was its buffer written before it was complete, or freed?",
+                          (unsigned long long)send->number, send->peer, send->tag,
+                          (unsigned long long)send->bytes, send->attempt + 1);
+    sv_message_complete(send, status);
+}
+
 /* A kernel on the caller's stream reads the buffer in the order of that stream. */
 bool sv_message_send_abandon(selvage_request_t *send, selvage_status_t status)
 {
