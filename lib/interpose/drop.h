@@ -474,12 +474,10 @@ static inline bool sv_drop_is_concerned(void)
     return sv_drop_has_open() || sv_drop_is_busy();
 }
 
-/* Takes a call over whose MPI requests are under way, and makes the program's request of it. */
-int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
-                          MPI_Request *request);
-/* For a call that sends as well. */
-int sv_drop_request_sendrecv(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
-                             MPI_Request also, bool message, MPI_Request *request);
+/* Takes a call over whose MPI requests are under way, and makes the program's request of it. also: the send of a call
+   that receives as well, or MPI_REQUEST_NULL. */
+int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, MPI_Request also,
+                          bool message, MPI_Request *request);
 /* For a persistent request: the program gets MPI's own. */
 int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                          MPI_Request *request);
@@ -523,6 +521,8 @@ static inline void sv_drop_turn(unsigned *turns)
 }
 /* After a call that begins: tests until the request is complete. */
 int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status);
+/* MPI_Wait and MPI_Test of one request. */
+int sv_drop_complete(MPI_Request *request, int *flag, MPI_Status *status, bool blocks);
 /* As sv_drop_drive(), but MPI waits by itself where nothing of ours needs progress. */
 int sv_drop_await(int code, MPI_Request *request, MPI_Status *status);
 

@@ -200,8 +200,8 @@ static int cancel_handle(void *extra, int complete)
     return MPI_SUCCESS;
 }
 
-int sv_drop_request_sendrecv(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
-                             MPI_Request also, bool message, MPI_Request *request)
+int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, MPI_Request also,
+                          bool message, MPI_Request *request)
 {
     pthread_mutex_lock(&engine.lock);
     sv_drop_op_t *op = make_op(call, fast, message);
@@ -215,12 +215,6 @@ int sv_drop_request_sendrecv(const sv_drop_call_t *call, const sv_drop_fast_t *f
     *request = op->handle;
     pthread_mutex_unlock(&engine.lock);
     return MPI_SUCCESS;
-}
-
-int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
-                          MPI_Request *request)
-{
-    return sv_drop_request_sendrecv(call, fast, inner, MPI_REQUEST_NULL, message, request);
 }
 
 static sv_drop_op_t *keep_request(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
