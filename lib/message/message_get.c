@@ -551,11 +551,30 @@ void sv_get_end(selvage_request_t *request)
 {
     sv_message_engine_t *engine = request->engine;
     sv_request_get_t *get = &request->get;
+    selvage_request_t *partner = get->partner;
     sv_message_peer_t *peer;
     if (get->stamp == 0)
         return;
     engine->buffered_bytes -= get->buffered_bytes;
-    sv_lend_end(request);
+    /* 1. A lent send and its carrier: neither knows the other any more. */
+    if (partner && !get->carried) { /* the carrier ends first */
+        partner->get.outcome = request->error;
+        memcpy(partner->detail, request->detail, sizeof partner->detail);
+    } else if (partner && request->error != SELVAGE_SUCCESS && !get->is_moved) {
+        partner->given_up = true; /* the memory is the caller's again: no CTS is answered out of it */
+    }
+    if (partner)
+        partner->get.partner = NULL;
+    /* 2. What it was moved to goes back, or is set aside with the request: the device may be at it for good. */
+    if (get->moving && request->retired) {
+        request->place.bounce = get->moving;
+    } else if (get->moving) {
+        engine->buffered_bytes -= get->moving->bytes;
+        sv_message_put_bounce(engine, get->moving);
+    }
+    if (get->segment && !request->retired)
+        sv_lend_leave_segment(engine, get);
+    /* 3. The place, and what was mapped of it. */
     if (request->is_send) {
         if (!get->carried && sv_message_peer(engine, request->peer, &peer) == SELVAGE_SUCCESS)
             peer->out->get_used[get->place] = false;

@@ -59,9 +59,8 @@ selvage_status_t sv_lend_poll(selvage_request_t *send, bool *moved);
 bool sv_lend_revoke(selvage_request_t *send);
 /* Receiver: maps what the message was moved to, in place of what was mapped. */
 selvage_status_t sv_lend_follow(selvage_request_t *recv);
-/* The end of a lent send or of its carrier: neither knows the other any more. Gives back what the bytes were moved to,
-   or mapped. Accepts any request with an offer. */
-void sv_lend_end(selvage_request_t *request);
+/* Nobody needs the segment any more that the bytes were moved to. */
+void sv_lend_leave_segment(sv_message_engine_t *engine, sv_request_get_t *get);
 /* Moves the segments that nobody needs any more to the list `trimmed`, which is initialized. Partner:
    sv_lend_close(). */
 void sv_lend_trim(sv_message_engine_t *engine, sv_list_t *trimmed);

@@ -140,21 +140,12 @@ selvage_status_t sv_message_recv_finish(selvage_request_t *recv, selvage_status_
 
 /* --- the way there ------------------------------------------------------------------------------------------------ */
 
-/* The caller's stream has come to it, or a kernel is there already, which waits for the message. */
-static selvage_status_t begin_receive(selvage_request_t *recv)
+/* A kernel is there already, which waits for the message. */
+static selvage_status_t meet_early_kernel(selvage_request_t *recv)
 {
-    bool got;
-    if (!recv->early.launched) {
-        if (recv->bytes)
-            SV_TRY(sv_message_gate(recv));
-        if (recv->desc)
-            return sv_eager_receive(recv);
-        SV_TRY(sv_get_begin(recv, &got));
-        return got ? SELVAGE_SUCCESS : sv_rendezvous_receive(recv);
-    }
-    /* The kernel is there for a message that claims the receive. If its RTS and the RTR have crossed, that message
-       comes after a CTS, to the same put slot, which the kernel cannot tell apart. But the sender of a buffered one may
-       answer no CTS. */
+    /* It is there for a message that claims the receive. If its RTS and the RTR have crossed, that message comes after
+       a CTS, to the same put slot, which the kernel cannot tell apart. But the sender of a buffered one may answer no
+       CTS. */
     if (!recv->desc && !recv->get.buffered && recv->put.stamp && recv->key == recv->early.key && sv_put_by_kernel(recv))
         return sv_rendezvous_receive(recv);
     /* It has taken the message, or goes now. */
@@ -189,13 +180,24 @@ static selvage_status_t take_verified(selvage_request_t *recv, bool *moved)
 
 selvage_status_t sv_message_recv_advance(selvage_request_t *recv, bool *moved)
 {
+    bool got = false;
     selvage_status_t status = sv_message_group_error(recv);
     if (status != SELVAGE_SUCCESS)
         return settle_receive(recv, status);
     status = SELVAGE_IN_PROGRESS;
     switch (recv->state) {
-    case SV_REQUEST_GATE:
-        status = begin_receive(recv);
+    case SV_REQUEST_GATE: /* it begins once the caller's stream has come to it */
+        if (recv->early.launched) {
+            status = meet_early_kernel(recv);
+        } else if (recv->bytes && (status = sv_message_gate(recv)) != SELVAGE_SUCCESS) {
+            ; /* not yet, or the stream has failed */
+        } else if (recv->desc) {
+            status = sv_eager_receive(recv);
+        } else {
+            status = sv_get_begin(recv, &got);
+            if (status == SELVAGE_SUCCESS && !got)
+                status = sv_rendezvous_receive(recv);
+        }
         *moved |= status == SELVAGE_SUCCESS;
         if (status == SELVAGE_SUCCESS && recv->early.launched)
             status = take_verified(recv, moved);
