@@ -4,8 +4,8 @@
  * announces itself, and what its receiver makes of that. A message is announced only if it is longer than an
  * announcement, and each announcement is used once.
  *
- * The caller has the lock of drop_request.c. A sv_drop_fast_t owns its announcement and its packed bytes until
- * sv_drop_fast_release().
+ * The caller has the lock of drop_request.c; not that of sv_drop_fast_isend(), which takes it. A sv_drop_fast_t owns
+ * its announcement and its packed bytes until sv_drop_fast_release().
  */
 #include "interpose/drop_fragment.h"
 #include "interpose/drop_invite.h"

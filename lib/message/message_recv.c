@@ -2,7 +2,7 @@
 /*
  * What all receives have in common from call to end: meeting the message, kernels that were there before it,
  * unpacking, errors, and giving it up. message_eager.c and message_rendezvous.c are the protocols, with tables of their
- * states. Under the engine's lock.
+ * states. The calls take the engine's lock, and all else is under it.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What all sends have in common from call to end: number and identity, the choice of a protocol, the order after the
- * caller's stream, errors. message_eager.c and message_rendezvous.c are the protocols, with tables of their states.
- * Under the engine's lock.
+ * caller's stream, the receiver's verdict, errors. message_eager.c and message_rendezvous.c are the protocols, with
+ * tables of their states. The calls take the engine's lock, and all else is under it.
  */
 #include "message/message_calls.h"
 #include "message/message_get.h"
