@@ -13,10 +13,8 @@
 #include "message/message_engine.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
-#include "message/message_prelaunch.h"
 #include "message/message_shm.h"
 #include "message/message_protocols.h"
-#include "message/message_put.h"
 
 selvage_comm_t *sv_message_comm(const selvage_request_t *request)
 {

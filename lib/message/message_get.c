@@ -45,7 +45,6 @@
 #include "message/message_devslot.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
-#include "message/message_prelaunch.h"
 #include "message/message_protocols.h"
 #include "message/message_put.h"
 
