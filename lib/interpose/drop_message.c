@@ -18,9 +18,9 @@ typedef struct envelope {
     MPI_Comm comm;
 } envelope_t;
 
-/* A kind of send: the names of its three calls, and MPI's own. */
+/* A kind of send: the names of the call that blocks and of that which keeps a request, and MPI's own calls. */
 typedef struct kind {
-    const char *name, *iname, *init_name;
+    const char *name, *init_name;
     send_t send;
     sv_drop_isend_t isend, init;
 } kind_t;
@@ -167,8 +167,8 @@ static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_
 }
 
 #define SENDS(NAME, INAME)                                                                                             \
-    static const kind_t kind_##NAME = {"MPI_" #NAME, "MPI_" #INAME, "MPI_" #NAME "_init",                              \
-                                       PMPI_##NAME, PMPI_##INAME, PMPI_##NAME##_init};                                 \
+    static const kind_t kind_##NAME = {"MPI_" #NAME, "MPI_" #NAME "_init", PMPI_##NAME, PMPI_##INAME,                  \
+                                       PMPI_##NAME##_init};                                                            \
     SV_DROP_EXPORT int MPI_##NAME(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)     \
     {                                                                                                                  \
         if (!sv_drop_is_host_typed(buf, count, type))                                                                  \
