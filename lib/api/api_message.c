@@ -113,7 +113,7 @@ static selvage_status_t begin_api_recv(const char *call, selvage_comm_t *comm, c
     SV_TRY(check_peer(call, comm, rank, true, &peer));
     SV_TRY(check_tag(call, tag, true, &tag));
     SV_TRY(open_buffer(call, given, &opened));
-    selvage_status_t status = sv_message_irecv(comm, call, &opened.buffer, peer, tag, stream, request);
+    selvage_status_t status = sv_message_irecv(comm, call, &opened.buffer, peer, tag, NULL, stream, request);
     close_buffer(&opened);
     return status;
 }
@@ -449,7 +449,8 @@ selvage_status_t selvage_message_imrecv(selvage_message_t **message, void *buf, 
     selvage_status_t status = open_buffer(__func__, &given, &opened);
     if (status != SELVAGE_SUCCESS)
         return sv_api_leave(status);
-    status = sv_message_imrecv(message, __func__, &opened.buffer, stream, request);
+    status = sv_message_irecv(sv_message_taken_comm(*message), __func__, &opened.buffer, SV_MESSAGE_ANY, SV_MESSAGE_ANY,
+                              message, stream, request);
     close_buffer(&opened);
     return sv_api_leave(status);
 }

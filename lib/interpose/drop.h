@@ -474,12 +474,9 @@ static inline bool sv_drop_is_concerned(void)
     return sv_drop_has_open() || sv_drop_is_busy();
 }
 
-/* Takes a call over whose MPI requests are under way, and makes the program's request of it. */
-int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
-                          MPI_Request *request);
-/* For a call that sends as well. */
-int sv_drop_request_sendrecv(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
-                             MPI_Request also, bool message, MPI_Request *request);
+/* Makes the program's request of a call whose MPI requests are under way. also: a send, or MPI_REQUEST_NULL. */
+int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, MPI_Request also,
+                          bool message, MPI_Request *request);
 /* For a persistent request: the program gets MPI's own. */
 int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                          MPI_Request *request);
@@ -512,17 +509,20 @@ bool sv_drop_recv_has_deadline(int64_t count, MPI_Datatype type, int source, boo
 void sv_drop_lock(void);
 void sv_drop_unlock(void);
 
-/* Advances what is in flight. */
-void sv_drop_progress(void);
-/* One turn of a wait: progress, and now and then the core for others. It looks first at the requests of ops[0] to
-   ops[n - 1], of which NULL are none of ours. */
+/* One turn of a wait: progress of what is in flight, and now and then the core for others. It looks first at the
+   requests of ops[0] to ops[n - 1], of which NULL are none of ours. turns NULL: progress alone. */
 void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n);
 static inline void sv_drop_turn(unsigned *turns)
 {
     sv_drop_turn_for(turns, NULL, 0);
 }
+static inline void sv_drop_progress(void)
+{
+    sv_drop_turn(NULL);
+}
 /* After a call that begins: tests until the request is complete. */
 int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status);
+int sv_drop_complete(MPI_Request *request, int *flag, MPI_Status *status, bool blocks); /* MPI_Wait, MPI_Test */
 /* As sv_drop_drive(), but MPI waits by itself where nothing of ours needs progress. */
 int sv_drop_await(int code, MPI_Request *request, MPI_Status *status);
 

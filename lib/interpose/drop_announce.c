@@ -4,8 +4,8 @@
  * announces itself, and what its receiver makes of that. A message is announced only if it is longer than an
  * announcement, and each announcement is used once.
  *
- * The caller has the lock of drop_request.c. A sv_drop_fast_t owns its announcement and its packed bytes until
- * sv_drop_fast_release().
+ * The caller has the lock of drop_request.c; not that of sv_drop_fast_isend(), which takes it. A sv_drop_fast_t owns
+ * its announcement and its packed bytes until sv_drop_fast_release().
  */
 #include "interpose/drop_fragment.h"
 #include "interpose/drop_invite.h"
@@ -123,20 +123,11 @@ static bool is_sooner(int64_t count, MPI_Datatype type, sv_drop_manner_t manner)
     return selvage_device_is_shared(sv_drop_device(), &shared) != SELVAGE_SUCCESS || !shared;
 }
 
-/* Whether the receiver has host memory, as its last message says. By the route that is reached by way of its device,
-   one message after the other, and staging is faster for all but long ones. */
-static bool goes_to_host(int64_t count, MPI_Datatype type, int to)
-{
-    enum { LONG_BYTES = 1 << 20 };
-    int prefers = 0;
-    return !sv_drop_route.drives && sv_drop_settings()->chooses && !is_long_enough(count, type, LONG_BYTES) &&
-           selvage_message_prefers_host(sv_drop_route.world, to, &prefers) == SELVAGE_SUCCESS && prefers;
-}
-
 /* A send that MPI would refuse is not announced, because a slot that has been filled cannot be taken back. */
 bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, sv_drop_manner_t manner)
 {
-    int to;
+    enum { LONG_BYTES = 1 << 20 };
+    int to, prefers = 0;
     if (!is_sooner(count, type, sv_drop_batch_is_row() ? SV_DROP_IN_ROW : manner))
         return false;
     sv_drop_wireup(comm, dest);
@@ -144,7 +135,13 @@ bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, 
         dest < 0 || dest >= sv_drop_size(comm) || !sv_drop_type_is_committed(type) ||
         (to = sv_drop_world_rank(comm, dest)) == MPI_UNDEFINED)
         return false;
-    return (sv_drop_route.drives || sv_drop_wireup_is_done(to)) && !goes_to_host(count, type, to);
+    if (sv_drop_route.drives)
+        return true;
+    /* A receiver of host memory, as its last message says. By the route that is reached by way of its device, one
+       message after the other, and staging is faster for all but long ones. */
+    return sv_drop_wireup_is_done(to) &&
+           (!sv_drop_settings()->chooses || is_long_enough(count, type, LONG_BYTES) ||
+            selvage_message_prefers_host(sv_drop_route.world, to, &prefers) != SELVAGE_SUCCESS || !prefers);
 }
 
 bool sv_drop_fast_guards(void)
@@ -206,29 +203,65 @@ int32_t sv_drop_take_id(void)
     return id;
 }
 
-void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
-                        MPI_Comm comm)
+/* Whether a message that need not be waited for lies beside the last one, so that one copy is for both. A long row of
+   such messages is faster staged than by the route, up to here. */
+static bool is_beside_last(sv_drop_manner_t manner, const void *buf, int count, MPI_Datatype type)
 {
-    MPI_Count bytes, low = 0, extent;
+    enum { BESIDE_MOST = 32 << 10 };
+    sv_drop_type_t info;
+    return manner != SV_DROP_WAITED && sv_drop_settings()->chooses && sv_drop_type(type, &info) && info.dense &&
+           info.bytes * count <= BESIDE_MOST && sv_drop_strip_continues(buf);
+}
+
+/* Buffered sends are staged because they are complete at once. Synchronous sends are staged because they are complete
+   when a receive has begun, and a probe that reads the announcement is no receive. */
+bool sv_drop_fast_isend(const char *name, sv_drop_isend_t isend, sv_drop_manner_t manner, const void *buf, int count,
+                        MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request, int *code_out)
+{
+    MPI_Count bytes = 0, low = 0, extent;
+    MPI_Request inner = MPI_REQUEST_NULL;
+    sv_drop_fast_t fast = {.comm = comm};
+    if (isend == PMPI_Ibsend || isend == PMPI_Issend ||
+        !sv_drop_fast_may_send(count, type, dest, tag, comm, manner) || is_beside_last(manner, buf, count, type))
+        return false;
     /* The route is one GPU's, and memory of another one is staged. Types may lead elsewhere than the address says. So a
        buffer with host memory in it is staged, too, and refused there if the rest is the device's. */
     PMPI_Type_get_true_extent_x(type, &low, &extent);
-    if (sv_drop_type_reaches_host(buf, type) ||
-        sv_drop_is_others((const void *)((uintptr_t)buf + (uintptr_t)low)))
-        return NULL;
-    /* The bytes, by Selvage. */
+    PMPI_Type_size_x(type, &bytes);
+    if (sv_drop_type_reaches_host(buf, type) || sv_drop_is_others((const void *)((uintptr_t)buf + (uintptr_t)low)))
+        return false;
+    const sv_drop_call_t call = {.name = name, .has_peer = true, .peer = dest, .tag = tag, .fast = true,
+                                 .bytes = bytes * count, .begin_ns = sv_drop_trace_now()};
+    sv_drop_batch_post_staged();
+    sv_drop_settle();
+    if (sv_drop_is_stuck())
+        return false;
+    sv_drop_lock();
+    sv_drop_batch_keep_fast();
+    /* 1. The bytes, by Selvage. */
     const int to = sv_drop_world_rank(comm, dest);
     const int32_t id = sv_drop_route.next_id;
-    PMPI_Type_size_x(type, &bytes);
-    if ((sv_drop_route.drives ? selvage_message_isend : selvage_message_ibsend_held)(
-            sv_drop_route.world, buf, (size_t)count, type, to, id, SELVAGE_MESSAGE_NO_STREAM, &state->request) !=
-        SELVAGE_SUCCESS)
-        return NULL; /* a type that cannot be taken apart, or no slot */
-    (void)sv_drop_take_id();
-    /* The announcement, which is the caller's to send. */
-    state->announcement = sv_drop_notice_make(bytes * count, id, tag, 0);
-    state->comm = comm;
-    return state->announcement;
+    const bool sends = (sv_drop_route.drives ? selvage_message_isend : selvage_message_ibsend_held)(
+                           sv_drop_route.world, buf, (size_t)count, type, to, id, SELVAGE_MESSAGE_NO_STREAM,
+                           &fast.request) == SELVAGE_SUCCESS;
+    if (sends) { /* else a type that cannot be taken apart, or no slot */
+        (void)sv_drop_take_id();
+        /* 2. The announcement. The receiver is told first, and launches its kernel meanwhile. So there is no way
+           back. */
+        fast.announcement = sv_drop_notice_make(bytes * count, id, tag, 0);
+        *code_out = isend(fast.announcement, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, dest, tag, comm, &inner);
+        if (selvage_message_launch(fast.request) != SELVAGE_SUCCESS)
+            sv_drop_fatal("a message could not be launched", selvage_error_detail());
+        /* 3. The program's request. */
+        if (*code_out == MPI_SUCCESS) {
+            *code_out = sv_drop_request_start(&call, &fast, inner, MPI_REQUEST_NULL, false, request);
+        } else {
+            selvage_message_free(&fast.request);
+            sv_drop_fast_release(&fast);
+        }
+    }
+    sv_drop_unlock();
+    return sends;
 }
 
 /* --- receiving ---------------------------------------------------------------------------------------------------- */
@@ -329,31 +362,6 @@ static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_buff
                                  notice->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
 }
 
-/* Begins to receive what was announced. It goes to where the program wants it, unless that is memory of another GPU
-   than the route's. Then it goes to where MPI would have put it. */
-static selvage_status_t receive_announced(sv_drop_fast_t *state, const sv_drop_call_t *call,
-                                          const sv_drop_notice_t *notice)
-{
-    const sv_drop_buffer_t *buffer = recv_buffer_of(call);
-    selvage_status_t status;
-    if (buffer && buffer->keeps_gaps)
-        return receive_packed(state, buffer, notice);
-    state->unstages = buffer && !buffer->unpacks && sv_drop_is_others(buffer->user + buffer->low);
-    if (!state->unstages)
-        status = selvage_message_irecv(sv_drop_route.world, state->buf, (size_t)state->count, state->type,
-                                       notice->source, notice->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
-    else
-        status = selvage_message_irecv(sv_drop_route.world, sv_drop_address(buffer), (size_t)buffer->count,
-                                       buffer->packed ? buffer->type : state->type, notice->source, notice->id,
-                                       SELVAGE_MESSAGE_NO_STREAM, &state->request);
-    if (status == SELVAGE_ERR_UNSUPPORTED && buffer)
-        return receive_packed(state, buffer, notice);
-    /* The sender launches its kernel at this time. */
-    if (status == SELVAGE_SUCCESS && sv_drop_wireup_has_own_gpu())
-        (void)selvage_message_expect(state->request, notice->bytes);
-    return status;
-}
-
 static void fail_message(sv_drop_fast_t *state, selvage_status_t status, const char *detail)
 {
     state->error = status == SELVAGE_ERR_TRUNCATED ? MPI_ERR_TRUNCATE
@@ -432,6 +440,30 @@ bool sv_drop_fast_needs_no_memory(const sv_drop_fast_t *state, const sv_drop_cal
            read_arrived(state, call, bytes, text, &arrived, &notice) == SV_DROP_A_NOTICE && notice.fragment_bytes > 0;
 }
 
+/* Whether an announcement is good, and of the message that a receive got; else that has failed. */
+static bool is_announced_well(sv_drop_fast_t *state, const MPI_Status *status, sv_drop_reading_t reading,
+                              const sv_drop_notice_t *notice)
+{
+    const int tag = state->renames ? state->tag : status->MPI_TAG;
+    if (reading == SV_DROP_A_DAMAGED_NOTICE) {
+        fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement came damaged");
+        sv_drop_warn("it came from rank %d of its communicator with tag %d",
+                     state->renames ? state->source : status->MPI_SOURCE, tag);
+    } else if (notice->tag != tag) {
+        fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement belongs to another message");
+        sv_drop_warn("it came from rank %d of MPI_COMM_WORLD with tag %d, which announced tag %d", notice->source, tag,
+                     notice->tag);
+    } else if (!sv_drop_route.world) {
+        fail_message(state, SELVAGE_ERR_STATE, "it was sent before MPI_Finalize, and is received in it");
+    } else if (is_repeated(notice)) {
+        fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement has come before");
+        sv_drop_warn("it came from rank %d of MPI_COMM_WORLD with tag %d", notice->source, tag);
+    } else {
+        return true;
+    }
+    return false;
+}
+
 bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
 {
     sv_drop_notice_t notice;
@@ -455,32 +487,29 @@ bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *ca
     if (arrived == state->buf) /* no copy of the nonce is left with the program, if nothing comes in its place */
         memset(state->buf, 0, (size_t)bytes);
     /* Is it good, and this message's? */
-    const int tag = state->renames ? state->tag : status->MPI_TAG;
-    if (reading == SV_DROP_A_DAMAGED_NOTICE) {
-        fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement came damaged");
-        sv_drop_warn("it came from rank %d of its communicator with tag %d",
-                     state->renames ? state->source : status->MPI_SOURCE, tag);
+    if (!is_announced_well(state, status, reading, &notice))
         return true;
-    }
-    if (notice.tag != tag) {
-        fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement belongs to another message");
-        sv_drop_warn("it came from rank %d of MPI_COMM_WORLD with tag %d, which announced tag %d", notice.source, tag,
-                     notice.tag);
-        return true;
-    }
-    if (!sv_drop_route.world) {
-        fail_message(state, SELVAGE_ERR_STATE, "it was sent before MPI_Finalize, and is received in it");
-        return true;
-    }
-    if (is_repeated(&notice)) {
-        fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement has come before");
-        sv_drop_warn("it came from rank %d of MPI_COMM_WORLD with tag %d", notice.source, tag);
-        return true;
-    }
-    /* Begin to receive what it announces. */
+    /* Begin to receive what it announces: to where the program wants it, unless that is memory of another GPU than the
+       route's. Then it goes to where MPI would have put it. */
+    selvage_status_t begun = SELVAGE_ERR_UNSUPPORTED;
     state->bytes = notice.bytes;
-    const selvage_status_t begun = notice.fragment_bytes > 0 ? sv_drop_fragments_receive(state, buffer, &notice)
-                                                             : receive_announced(state, call, &notice);
+    if (notice.fragment_bytes > 0) {
+        begun = sv_drop_fragments_receive(state, buffer, &notice);
+    } else {
+        const bool whole = !buffer || !buffer->keeps_gaps;
+        state->unstages = whole && buffer && !buffer->unpacks && sv_drop_is_others(buffer->user + buffer->low);
+        if (whole && !state->unstages)
+            begun = selvage_message_irecv(sv_drop_route.world, state->buf, (size_t)state->count, state->type,
+                                          notice.source, notice.id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
+        else if (whole)
+            begun = selvage_message_irecv(sv_drop_route.world, sv_drop_address(buffer), (size_t)buffer->count,
+                                          buffer->packed ? buffer->type : state->type, notice.source, notice.id,
+                                          SELVAGE_MESSAGE_NO_STREAM, &state->request);
+        if (begun == SELVAGE_ERR_UNSUPPORTED && buffer)
+            begun = receive_packed(state, buffer, &notice);
+        else if (begun == SELVAGE_SUCCESS && sv_drop_wireup_has_own_gpu()) /* its sender launches its kernel now */
+            (void)selvage_message_expect(state->request, notice.bytes);
+    }
     if (begun != SELVAGE_SUCCESS)
         fail_message(state, begun, selvage_error_detail());
     return true;

@@ -247,7 +247,7 @@ bool sv_drop_batch_add(sv_drop_isend_t isend, const sv_drop_call_t *call, MPI_Co
     sv_drop_stage_on(&batch.flow, call);
     if (!buffer->lender)
         mark_copies();
-    sv_drop_request_start(call, NULL, MPI_REQUEST_NULL, false, request);
+    sv_drop_request_start(call, NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, false, request);
     sv_drop_op_t *op = sv_drop_op_find(*request);
     op->batched = true;
     batch.sends[batch.end++] = (batched_t){op, isend, comm};

@@ -121,7 +121,7 @@ static int sv_drop_coll_begin(sv_drop_call_t *call, int code, MPI_Request inner,
 {
     count_call(call);
     if (code == MPI_SUCCESS)
-        return sv_drop_request_start(call, NULL, inner, false, request);
+        return sv_drop_request_start(call, NULL, inner, MPI_REQUEST_NULL, false, request);
     sv_drop_call_end(call);
     return code;
 }

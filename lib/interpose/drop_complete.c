@@ -242,7 +242,7 @@ static void hold_op(sv_drop_op_t *op, int calls)
     sv_drop_unlock();
 }
 
-static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, bool blocks)
+int sv_drop_complete(MPI_Request *request, int *flag, MPI_Status *status, bool blocks)
 {
     MPI_Status own;
     unsigned turns = 0;
@@ -255,7 +255,7 @@ static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, boo
         code = *flag ? sv_drop_given_set_status(op, used, true) : MPI_SUCCESS;
         hold_op(op, -1);
         sv_drop_op_release(op);
-        return code;
+        return blocks ? end_wait(code) : code;
     }
     do {
         sv_drop_turn_for(&turns, &op, 1);
@@ -268,19 +268,19 @@ static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, boo
         (void)sv_drop_op_settle(op, NULL, true);
     hold_op(op, -1);
     forget_failed(op, *request);
-    return sv_drop_heed(code);
+    return blocks ? end_wait(code) : sv_drop_heed(code);
 }
 
 SV_DROP_EXPORT int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
     int flag;
-    return sv_drop_is_concerned() ? end_wait(complete_one(request, &flag, status, true))
+    return sv_drop_is_concerned() ? sv_drop_complete(request, &flag, status, true)
                                   : sv_drop_heed(PMPI_Wait(request, status));
 }
 
 SV_DROP_EXPORT int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
-    return sv_drop_is_concerned() ? complete_one(request, flag, status, false)
+    return sv_drop_is_concerned() ? sv_drop_complete(request, flag, status, false)
                                   : sv_drop_heed(PMPI_Test(request, flag, status));
 }
 

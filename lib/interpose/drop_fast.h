@@ -68,9 +68,10 @@ bool sv_drop_fast_is_short(const sv_drop_fast_t *state, int64_t count, MPI_Datat
 bool sv_drop_fast_guards(void);
 /* Whether ranks may owe each other bytes, so that waits are driven and announcements heard at once. */
 bool sv_drop_fast_drives(void);
-/* Begins to send. Returns the announcement that is sent in place of the message, or NULL if it is to be staged. */
-void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
-                        MPI_Comm comm);
+/* Sends by it, as a part of the call of that name: the announcement by MPI's isend. *code_out is that of the call.
+   False: the message is to be staged. */
+bool sv_drop_fast_isend(const char *name, sv_drop_isend_t isend, sv_drop_manner_t manner, const void *buf, int count,
+                        MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request, int *code_out);
 /* Remembers what a receive was given. The type is the drop-in's own copy from here on. */
 void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm);
 /* Watches a receive, if an announcement could come. */
@@ -106,8 +107,8 @@ bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source);
 void sv_drop_fast_set_status(const sv_drop_fast_t *state, MPI_Status *status);
 void sv_drop_fast_release(sv_drop_fast_t *state);
 
-/* MPI_Isend as a part of the call of that name (drop_message.c). */
-int sv_drop_isend(const char *name, sv_drop_manner_t manner, const void *buf, int count, MPI_Datatype type, int dest,
-                  int tag, MPI_Comm comm, MPI_Request *request);
+/* A non-blocking send, MPI's isend, as a part of the call of that name (drop_message.c). */
+int sv_drop_isend(const char *name, sv_drop_isend_t isend, sv_drop_manner_t manner, const void *buf, int count,
+                  MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request);
 
 #endif

@@ -194,7 +194,7 @@ void sv_drop_joint_start(sv_drop_joint_t *joint, const char *name, int64_t bytes
     int done;
     MPI_Request none = MPI_REQUEST_NULL;
     sv_drop_lock();
-    sv_drop_request_start(&call, &fast, MPI_REQUEST_NULL, false, request);
+    sv_drop_request_start(&call, &fast, MPI_REQUEST_NULL, MPI_REQUEST_NULL, false, request);
     joint->op = sv_drop_op_find(*request); /* partner: end_joint() */
     joint->op->joint = joint;
     joint->op->is_joint = true;

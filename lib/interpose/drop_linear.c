@@ -204,7 +204,7 @@ static void begin_send_block(const exchange_t *x, int peer, pending_t *pending)
     MPI_Request request = MPI_REQUEST_NULL;
     if (block.bytes == 0)
         return;
-    note_error(pending, sv_drop_isend(x->name, SV_DROP_ALONE, block.at, (int)block.count, x->out.type,
+    note_error(pending, sv_drop_isend(x->name, PMPI_Isend, SV_DROP_ALONE, block.at, (int)block.count, x->out.type,
                                       sv_drop_world_rank(x->comm, peer), x->tag, sv_drop_route.own, &request));
     if (request != MPI_REQUEST_NULL)
         pending->request[pending->n++] = request;

@@ -18,9 +18,9 @@ typedef struct envelope {
     MPI_Comm comm;
 } envelope_t;
 
-/* A kind of send: the names of its three calls, and MPI's own. */
+/* A kind of send: the names of the call that blocks and of that which keeps a request, and MPI's own calls. */
 typedef struct kind {
-    const char *name, *iname, *init_name;
+    const char *name, *init_name;
     send_t send;
     sv_drop_isend_t isend, init;
 } kind_t;
@@ -36,78 +36,27 @@ static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Dataty
     return sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
 }
 
-/* Whether a message that need not be waited for lies beside the last one, so that one copy is for both. A long row of
-   such messages is faster staged than by the route, up to here. */
-static bool is_beside_last(sv_drop_manner_t manner, const void *buf, int count, MPI_Datatype type)
-{
-    enum { BESIDE_MOST = 32 << 10 };
-    sv_drop_type_t info;
-    return manner != SV_DROP_WAITED && sv_drop_settings()->chooses && sv_drop_type(type, &info) && info.dense &&
-           info.bytes * count <= BESIDE_MOST && sv_drop_strip_continues(buf);
-}
-
-/* Sends by the fast route; false: the message is to be staged. Buffered sends are staged because they are complete at
-   once. Synchronous sends are staged because they are complete when a receive has begun, and a probe that reads the
-   announcement is no receive. */
-static bool isend_fast(const kind_t *kind, const char *name, sv_drop_manner_t manner, const void *buf, int count,
-                       MPI_Datatype type, envelope_t to, MPI_Request *request, int *code_out)
-{
-    if (kind->isend == PMPI_Ibsend || kind->isend == PMPI_Issend ||
-        !sv_drop_fast_may_send(count, type, to.peer, to.tag, to.comm, manner) ||
-        is_beside_last(manner, buf, count, type))
-        return false;
-    MPI_Count bytes = 0;
-    sv_drop_call_t call = {.name = name, .has_peer = true, .peer = to.peer, .tag = to.tag, .fast = true,
-                           .begin_ns = sv_drop_trace_now()};
-    sv_drop_fast_t fast = {0};
-    MPI_Request inner = MPI_REQUEST_NULL;
-    PMPI_Type_size_x(type, &bytes);
-    call.bytes = bytes * count;
-    sv_drop_batch_post_staged();
-    sv_drop_settle();
-    if (sv_drop_is_stuck())
-        return false;
-    sv_drop_lock();
-    sv_drop_batch_keep_fast();
-    void *announcement = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.tag, to.comm);
-    if (announcement) {
-        *code_out = kind->isend(announcement, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);
-        /* The receiver is told first, and launches its kernel meanwhile. So there is no way back. */
-        if (selvage_message_launch(fast.request) != SELVAGE_SUCCESS)
-            sv_drop_fatal("a message could not be launched", selvage_error_detail());
-        if (*code_out == MPI_SUCCESS)
-            *code_out = sv_drop_request_start(&call, &fast, inner, false, request);
-        else {
-            selvage_message_free(&fast.request);
-            sv_drop_fast_release(&fast);
-        }
-    }
-    sv_drop_unlock();
-    return announcement != NULL;
-}
-
 /* Whether such a message may go in fragments. Of all others MPI is to know at once how long they are, and when their
    receive has begun. */
-static bool may_fragment(const kind_t *kind, int count, MPI_Datatype type, envelope_t to)
+static bool may_fragment(sv_drop_isend_t isend, int count, MPI_Datatype type, envelope_t to)
 {
-    return (kind->isend == PMPI_Isend || kind->isend == PMPI_Irsend) &&
+    return (isend == PMPI_Isend || isend == PMPI_Irsend) &&
            sv_drop_fragments_may_send(count, type, to.peer, to.tag, to.comm);
 }
 
 /* Sends a staging buffer in fragments, and makes a request of the call. */
-static int isend_fragments(const kind_t *kind, sv_drop_call_t *call, sv_drop_buffer_t *buffer, envelope_t to,
+static int isend_fragments(sv_drop_isend_t isend, sv_drop_call_t *call, sv_drop_buffer_t *buffer, envelope_t to,
                            MPI_Request *request)
 {
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
     sv_drop_batch_post();
     void *announcement = sv_drop_fragments_announce(&fast, buffer, to.peer, to.tag, to.comm);
-    const int code =
-        kind->isend(announcement, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);
+    const int code = isend(announcement, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);
     call->fragmented = true;
     if (code == MPI_SUCCESS) {
         sv_drop_fragments_send(&fast, buffer);
-        return sv_drop_request_start(call, &fast, inner, false, request);
+        return sv_drop_request_start(call, &fast, inner, MPI_REQUEST_NULL, false, request);
     }
     sv_drop_call_end(call);
     sv_drop_fast_release(&fast);
@@ -121,7 +70,8 @@ static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datat
     int code;
     sv_drop_flush();
     double begin = PMPI_Wtime();
-    if (isend_fast(kind, kind->name, SV_DROP_WAITED, buf, count, type, to, &request, &code)) {
+    if (sv_drop_fast_isend(kind->name, kind->isend, SV_DROP_WAITED, buf, count, type, to.peer, to.tag, to.comm,
+                           &request, &code)) {
         code = code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
         if (code == MPI_SUCCESS)
             sv_drop_count(kind->name, "fast", to.comm, to.peer, type, count, PMPI_Wtime() - begin);
@@ -130,8 +80,8 @@ static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datat
     sv_drop_buffer_t *buffer = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
     if (!buffer)
         return send_plain(kind, buf, count, type, to);
-    if (may_fragment(kind, count, type, to) && sv_drop_fragments_suit(buffer)) {
-        code = isend_fragments(kind, &call, buffer, to, &request);
+    if (may_fragment(kind->isend, count, type, to) && sv_drop_fragments_suit(buffer)) {
+        code = isend_fragments(kind->isend, &call, buffer, to, &request);
         code = code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
         if (code == MPI_SUCCESS)
             sv_drop_count(kind->name, "fragments", to.comm, to.peer, type, count, PMPI_Wtime() - begin);
@@ -145,42 +95,53 @@ static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datat
     return code;
 }
 
-static int isend_device(const kind_t *kind, sv_drop_manner_t manner, const void *buf, int count, MPI_Datatype type,
-                        envelope_t to, MPI_Request *request)
+int sv_drop_isend(const char *name, sv_drop_isend_t isend, sv_drop_manner_t manner, const void *buf, int count,
+                  MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
 {
-    sv_drop_call_t call = {.name = kind->iname, .has_peer = true, .peer = to.peer, .tag = to.tag};
+    const envelope_t to = {dest, tag, comm};
+    sv_drop_call_t call = {.name = name, .has_peer = true, .peer = dest, .tag = tag};
     MPI_Request inner = MPI_REQUEST_NULL;
     int code;
+    if (sv_drop_is_host_typed(buf, count, type)) {
+        sv_drop_flush();
+        code = isend(buf, count, type, dest, tag, comm, request);
+        if (code == MPI_SUCCESS)
+            sv_drop_op_passed(*request);
+        return code;
+    }
+    /* 1. By the route. */
     sv_drop_batch_note_send();
-    if (isend_fast(kind, kind->iname, manner, buf, count, type, to, request, &code)) {
+    if (sv_drop_fast_isend(name, isend, manner, buf, count, type, dest, tag, comm, request, &code)) {
         if (code == MPI_SUCCESS)
-            sv_drop_count(kind->iname, "fast", to.comm, to.peer, type, count, 0);
+            sv_drop_count(name, "fast", comm, dest, type, count, 0);
         return code;
     }
-    const bool fragments = may_fragment(kind, count, type, to);
-    call.joins = !fragments && (kind->isend == PMPI_Isend || kind->isend == PMPI_Irsend);
-    sv_drop_buffer_t *buffer = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
+    /* 2. From staging memory: in fragments, or with others in a batch. */
+    const bool fragments = may_fragment(isend, count, type, to);
+    call.joins = !fragments && (isend == PMPI_Isend || isend == PMPI_Irsend);
+    sv_drop_buffer_t *buffer = dest == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
     if (buffer && fragments && sv_drop_fragments_suit(buffer)) {
-        code = isend_fragments(kind, &call, buffer, to, request);
+        code = isend_fragments(isend, &call, buffer, to, request);
         if (code == MPI_SUCCESS)
-            sv_drop_count(kind->iname, "fragments", to.comm, to.peer, type, count, 0);
+            sv_drop_count(name, "fragments", comm, dest, type, count, 0);
         return code;
     }
-    if (buffer && sv_drop_batch_add(kind->isend, &call, to.comm, request)) {
-        sv_drop_count(kind->iname, "staged", to.comm, to.peer, type, count, 0);
+    if (buffer && sv_drop_batch_add(isend, &call, comm, request)) {
+        sv_drop_count(name, "staged", comm, dest, type, count, 0);
         return MPI_SUCCESS;
     }
+    /* 3. By itself. */
     sv_drop_flush();
     if (!buffer)
-        return kind->isend(buf, count, type, to.peer, to.tag, to.comm, request);
+        return isend(buf, count, type, dest, tag, comm, request);
     sv_drop_stage(&call);
-    code = kind->isend(sv_drop_address(buffer), buffer->count, buffer->type, to.peer, to.tag, to.comm, &inner);
+    code = isend(sv_drop_address(buffer), buffer->count, buffer->type, dest, tag, comm, &inner);
     if (code != MPI_SUCCESS) {
         sv_drop_call_end(&call);
         return code;
     }
-    sv_drop_count(kind->iname, "staged", to.comm, to.peer, type, count, 0);
-    return sv_drop_request_start(&call, NULL, inner, false, request);
+    sv_drop_count(name, "staged", comm, dest, type, count, 0);
+    return sv_drop_request_start(&call, NULL, inner, MPI_REQUEST_NULL, false, request);
 }
 
 static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to,
@@ -206,8 +167,8 @@ static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_
 }
 
 #define SENDS(NAME, INAME)                                                                                             \
-    static const kind_t kind_##NAME = {"MPI_" #NAME, "MPI_" #INAME, "MPI_" #NAME "_init",                              \
-                                       PMPI_##NAME, PMPI_##INAME, PMPI_##NAME##_init};                                 \
+    static const kind_t kind_##NAME = {"MPI_" #NAME, "MPI_" #NAME "_init", PMPI_##NAME, PMPI_##INAME,                  \
+                                       PMPI_##NAME##_init};                                                            \
     SV_DROP_EXPORT int MPI_##NAME(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)     \
     {                                                                                                                  \
         if (!sv_drop_is_host_typed(buf, count, type))                                                                  \
@@ -220,7 +181,8 @@ static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_
                                    MPI_Request *request)                                                               \
     {                                                                                                                  \
         if (!sv_drop_is_host_typed(buf, count, type))                                                                  \
-            return isend_device(&kind_##NAME, SV_DROP_ALONE, buf, count, type, (envelope_t){dest, tag, comm}, request);\
+            return sv_drop_isend("MPI_" #INAME, PMPI_##INAME, SV_DROP_ALONE, buf, count, type, dest, tag, comm,        \
+                                 request);                                                                             \
         sv_drop_flush();                                                                                               \
         return PMPI_##INAME(buf, count, type, dest, tag, comm, request);                                               \
     }                                                                                                                  \
@@ -242,35 +204,17 @@ SENDS(Rsend, Irsend)
 bool sv_drop_send_start(sv_drop_op_t *op)
 {
     const sv_drop_fast_t *fast = &op->fast;
-    kind_t kind = op->isend == PMPI_Irsend ? kind_Rsend : kind_Send;
     if (!op->isend ||
         (!sv_drop_fast_may_send(fast->count, fast->type, op->source, op->tag, fast->comm, SV_DROP_ALONE) &&
          !sv_drop_fragments_may_send(fast->count, fast->type, op->source, op->tag, fast->comm)))
         return false;
-    kind.iname = "MPI_Start";
-    const int code = isend_device(&kind, SV_DROP_ALONE, fast->buf, (int)fast->count, fast->type,
-                                  (envelope_t){op->source, op->tag, fast->comm}, &op->instead);
+    const int code = sv_drop_isend("MPI_Start", op->isend, SV_DROP_ALONE, fast->buf, (int)fast->count, fast->type,
+                                   op->source, op->tag, fast->comm, &op->instead);
     sv_drop_given_begin(op, code);
     return true;
 }
 
-int sv_drop_isend(const char *name, sv_drop_manner_t manner, const void *buf, int count, MPI_Datatype type, int dest,
-                  int tag, MPI_Comm comm, MPI_Request *request)
-{
-    kind_t kind = kind_Send;
-    kind.iname = name;
-    if (!sv_drop_is_host_typed(buf, count, type))
-        return isend_device(&kind, manner, buf, count, type, (envelope_t){dest, tag, comm}, request);
-    sv_drop_flush();
-    const int code = PMPI_Isend(buf, count, type, dest, tag, comm, request);
-    if (code == MPI_SUCCESS)
-        sv_drop_op_passed(*request);
-    return code;
-}
-
 /* --- receives ----------------------------------------------------------------------------------------------------- */
-
-typedef int (*irecv_t)(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
 /* The memory that MPI gets for a receive: pinned memory, or the program's. */
 typedef struct place {
@@ -339,7 +283,7 @@ static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const plac
 
 /* Begins to receive. False: a probe has taken what this receive is to get, and it is *message_out. With threads both
    are one step under the lock, because a probe of another thread may take the message in between. */
-static bool begin_recv_at(irecv_t irecv, place_t at, envelope_t from, MPI_Request *inner, int *code,
+static bool begin_recv_at(place_t at, envelope_t from, MPI_Request *inner, int *code,
                           MPI_Message *message_out)
 {
     const bool guards = sv_drop_fast_guards();
@@ -347,7 +291,7 @@ static bool begin_recv_at(irecv_t irecv, place_t at, envelope_t from, MPI_Reques
         sv_drop_lock();
     const bool taken = sv_drop_has_taken() && sv_drop_taken_match(from.peer, from.tag, from.comm, message_out);
     if (!taken)
-        *code = irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, inner);
+        *code = PMPI_Irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, inner);
     if (guards)
         sv_drop_unlock();
     return !taken;
@@ -373,7 +317,7 @@ static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from
         code = at.guarded && from.comm != MPI_COMM_NULL
                    ? sv_drop_recv_guarded(at.guarded, from.peer, from.tag, from.comm, used)
                    : PMPI_Recv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, used);
-    else if ((received = begin_recv_at(PMPI_Irecv, at, from, &inner, &code, &message)))
+    else if ((received = begin_recv_at(at, from, &inner, &code, &message)))
         code = sv_drop_await(code, &inner, used);
     /* MPI has received an announcement, whose bytes then follow, or the bytes. */
     bool arrived = received && code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
@@ -415,63 +359,52 @@ SV_DROP_EXPORT int MPI_Recv(void *buf, int count, MPI_Datatype type, int source,
     return sv_drop_drive(PMPI_Irecv(buf, count, type, source, tag, comm, &request), &request, status);
 }
 
-/* The end of a call that has begun to receive, or of one that could not. A receive into host memory has MPI's own
-   request, and what came is looked at when that is complete. It must be looked at earlier where ranks owe each other
-   bytes, where the drop-in may not see a request complete, or where it has a deadline. */
-static int recv_begun(sv_drop_call_t *call, sv_drop_fast_t *fast, place_t at, int code, MPI_Request inner,
-                      MPI_Request *request)
+/* Whether MPI's own request will do, and what came is looked at when that is complete: it is received into host memory.
+   It must be looked at earlier where ranks owe each other bytes, where the drop-in may not see a request complete, or
+   where it has a deadline. */
+static bool may_watch_recv(const sv_drop_fast_t *fast, place_t at)
 {
-    if (code == MPI_SUCCESS && !at.stages && !fast->renames && !fast->begin_ns && !sv_drop_fast_drives() &&
-        !sv_drop_settings()->progress_thread && !sv_drop_fragments_may_come(fast))
-        return sv_drop_request_watch(call, fast, inner, request);
-    if (code == MPI_SUCCESS)
-        return sv_drop_request_start(call, fast, inner, true, request);
-    sv_drop_call_end(call);
-    sv_drop_fast_release(fast);
-    return code;
+    return !at.stages && !fast->renames && !fast->begin_ns && !sv_drop_fast_drives() &&
+           !sv_drop_settings()->progress_thread && !sv_drop_fragments_may_come(fast);
 }
 
-/* MPI_Irecv, and MPI_Recv_init, whose request is kept. */
-static int receive_nonblocking(const char *name, irecv_t irecv, bool keeps, place_t at, envelope_t from,
-                               MPI_Request *request)
+/* A call that could not begin to receive. */
+static int give_recv_up(sv_drop_call_t *call, sv_drop_fast_t *fast, int code)
 {
-    sv_drop_call_t call = {.name = name, .has_peer = true, .peer = from.peer, .tag = from.tag, .joins = !keeps,
-                           .begin_ns = sv_drop_trace_now()};
-    sv_drop_fast_t fast = {0};
-    const place_t given = at;
-    MPI_Request inner = MPI_REQUEST_NULL;
-    MPI_Message message = MPI_MESSAGE_NULL;
-    int code = MPI_SUCCESS;
-    if (from.peer == MPI_PROC_NULL)
-        return irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, request);
-    at = place_recv(&call, &fast, &at, from.comm, from.peer, !keeps);
-    const bool remembers = keeps && sv_drop_fast_wanted; /* see drop_probe.c */
-    if (remembers && !fast.monitored)
-        sv_drop_fast_remember(&fast, given.buf, given.count, given.type, from.comm);
-    if (keeps)
-        code = irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, &inner);
-    else if (!begin_recv_at(irecv, at, from, &inner, &code, &message)) {
-        sv_drop_call_end(&call);
-        sv_drop_fast_release(&fast);
-        return MPI_Imrecv(given.buf, given.count, given.type, &message, request);
-    }
-    if (at.stages || at.watches || remembers) {
-        if (code == MPI_SUCCESS && keeps)
-            return sv_drop_request_keep(&call, &fast, inner, true, request);
-        return recv_begun(&call, &fast, at, code, inner, request);
-    }
-    if (code == MPI_SUCCESS) {
-        *request = inner;
-        sv_drop_op_passed(inner);
-    }
+    sv_drop_call_end(call);
+    sv_drop_fast_release(fast);
     return code;
 }
 
 int sv_drop_irecv(const char *name, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                   MPI_Request *request)
 {
-    return receive_nonblocking(name, PMPI_Irecv, false, (place_t){buf, count, type, NULL, false, false},
-                               (envelope_t){source, tag, comm}, request);
+    const place_t given = {buf, count, type, NULL, false, false};
+    sv_drop_call_t call = {.name = name, .has_peer = true, .peer = source, .tag = tag, .joins = true,
+                           .begin_ns = sv_drop_trace_now()};
+    sv_drop_fast_t fast = {0};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    int code = MPI_SUCCESS;
+    if (source == MPI_PROC_NULL)
+        return PMPI_Irecv(buf, count, type, source, tag, comm, request);
+    const place_t at = place_recv(&call, &fast, &given, comm, source, true);
+    if (!begin_recv_at(at, (envelope_t){source, tag, comm}, &inner, &code, &message)) {
+        (void)give_recv_up(&call, &fast, code);
+        return MPI_Imrecv(buf, count, type, &message, request);
+    }
+    if (!at.stages && !at.watches) { /* it is MPI's alone */
+        if (code == MPI_SUCCESS) {
+            *request = inner;
+            sv_drop_op_passed(inner);
+        }
+        return code;
+    }
+    if (code != MPI_SUCCESS)
+        return give_recv_up(&call, &fast, code);
+    return may_watch_recv(&fast, at)
+               ? sv_drop_request_watch(&call, &fast, inner, request)
+               : sv_drop_request_start(&call, &fast, inner, MPI_REQUEST_NULL, true, request);
 }
 
 SV_DROP_EXPORT int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
@@ -480,11 +413,30 @@ SV_DROP_EXPORT int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source
     return sv_drop_irecv("MPI_Irecv", buf, count, type, source, tag, comm, request);
 }
 
+/* Its request is MPI's own, and kept. */
 SV_DROP_EXPORT int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                                  MPI_Request *request)
 {
-    return receive_nonblocking("MPI_Recv_init", PMPI_Recv_init, true, (place_t){buf, count, type, NULL, false, false},
-                               (envelope_t){source, tag, comm}, request);
+    const place_t given = {buf, count, type, NULL, false, false};
+    sv_drop_call_t call = {.name = "MPI_Recv_init", .has_peer = true, .peer = source, .tag = tag,
+                           .begin_ns = sv_drop_trace_now()};
+    sv_drop_fast_t fast = {0};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    if (source == MPI_PROC_NULL)
+        return PMPI_Recv_init(buf, count, type, source, tag, comm, request);
+    const place_t at = place_recv(&call, &fast, &given, comm, source, false);
+    const bool remembers = sv_drop_fast_wanted; /* see drop_probe.c */
+    if (remembers && !fast.monitored)
+        sv_drop_fast_remember(&fast, buf, count, type, comm);
+    const int code = PMPI_Recv_init(at.buf, at.count, at.type, source, tag, comm, &inner);
+    if (at.stages || at.watches || remembers)
+        return code == MPI_SUCCESS ? sv_drop_request_keep(&call, &fast, inner, true, request)
+                                   : give_recv_up(&call, &fast, code);
+    if (code == MPI_SUCCESS) {
+        *request = inner;
+        sv_drop_op_passed(inner);
+    }
+    return code;
 }
 
 SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Request *request)
@@ -501,7 +453,11 @@ SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Messa
     if (!at.stages && !at.watches && !fast.renames)
         return PMPI_Imrecv(buf, count, type, message, request);
     int code = PMPI_Imrecv(at.buf, at.count, at.type, message, &inner);
-    return recv_begun(&call, &fast, at, code, inner, request);
+    if (code != MPI_SUCCESS)
+        return give_recv_up(&call, &fast, code);
+    return may_watch_recv(&fast, at)
+               ? sv_drop_request_watch(&call, &fast, inner, request)
+               : sv_drop_request_start(&call, &fast, inner, MPI_REQUEST_NULL, true, request);
 }
 
 SV_DROP_EXPORT int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status)

@@ -200,8 +200,8 @@ static int cancel_handle(void *extra, int complete)
     return MPI_SUCCESS;
 }
 
-int sv_drop_request_sendrecv(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
-                             MPI_Request also, bool message, MPI_Request *request)
+int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, MPI_Request also,
+                          bool message, MPI_Request *request)
 {
     pthread_mutex_lock(&engine.lock);
     sv_drop_op_t *op = make_op(call, fast, message);
@@ -215,12 +215,6 @@ int sv_drop_request_sendrecv(const sv_drop_call_t *call, const sv_drop_fast_t *f
     *request = op->handle;
     pthread_mutex_unlock(&engine.lock);
     return MPI_SUCCESS;
-}
-
-int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
-                          MPI_Request *request)
-{
-    return sv_drop_request_sendrecv(call, fast, inner, MPI_REQUEST_NULL, message, request);
 }
 
 static sv_drop_op_t *keep_request(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
@@ -275,34 +269,6 @@ void sv_drop_request_own(MPI_Request request, void *first, void *second)
 
 /* --- progress ----------------------------------------------------------------------------------------------------- */
 
-/* Whether MPI is through with it. What came may be an announcement, and then Selvage is not. held: the program's memory
-   is not free yet. Of fragments all the same MPI is told where to put them, as their sender waits for that. */
-static bool inner_ended(sv_drop_op_t *op, bool held)
-{
-    int done = 0;
-    if (op->batched)
-        return false;
-    if (op->inner == MPI_REQUEST_NULL)
-        return true;
-    if (atomic_exchange_explicit(&op->cancels, false, memory_order_relaxed))
-        PMPI_Cancel(&op->inner);
-    int code = PMPI_Test(&op->inner, &done, &op->status);
-    if (code != MPI_SUCCESS) {
-        op->error = sv_drop_heed(code); /* the program may have freed the request */
-        op->inner = MPI_REQUEST_NULL;
-        if (op->fast.renames) /* MPI's own call was on a communicator that is not the program's */
-            PMPI_Comm_call_errhandler(op->fast.comm, code);
-    } else if (done) {
-        op->inner = MPI_REQUEST_NULL;
-        sv_drop_fragments_cancel(&op->fast, &op->status);
-        op->unread = held && !sv_drop_fast_needs_no_memory(&op->fast, &op->call, &op->status);
-        if (!op->unread)
-            sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
-    } else if (sv_drop_fast_is_lost(&op->fast, op->call.peer))
-        PMPI_Cancel(&op->inner);
-    return done || code != MPI_SUCCESS;
-}
-
 /* A request that the program has freed while it was in flight. */
 static bool orphan_ended(sv_drop_op_t *op)
 {
@@ -323,28 +289,53 @@ static bool orphan_ended(sv_drop_op_t *op)
 
 static bool op_ended(sv_drop_op_t *op, int mine)
 {
-    int done = 0;
+    int done = 0, code = MPI_SUCCESS;
     bool arrived;
+    /* Where the program's memory is not free yet, MPI is told all the same where to put fragments, as their sender
+       waits for that. */
     const bool held = sv_drop_order_holds(op);
     if (op->joint || (held && !sv_drop_fragments_may_come(&op->fast)))
         return false;
-    if (op->orphan || !op->keeps)
-        arrived = op->orphan ? orphan_ended(op) : inner_ended(op, held);
-    else {
+    /* 1. Is MPI through with it? What came may be an announcement, and then Selvage is not. */
+    if (op->orphan) {
+        arrived = orphan_ended(op);
+    } else if (op->keeps) {
         /* It is looked at without ending it. If a thread ends it now, the status is empty: only announcements count. */
         if (!op->announcement_read &&
             sv_drop_given_ask(op, op->handle, mine, &done, &op->status) == MPI_SUCCESS && done)
             op->announcement_read = sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
         arrived = op->announcement_read;
+    } else if (op->batched || op->inner == MPI_REQUEST_NULL) {
+        arrived = !op->batched;
+    } else {
+        if (atomic_exchange_explicit(&op->cancels, false, memory_order_relaxed))
+            PMPI_Cancel(&op->inner);
+        code = PMPI_Test(&op->inner, &done, &op->status);
+        arrived = done || code != MPI_SUCCESS;
+        if (arrived)
+            op->inner = MPI_REQUEST_NULL;
+        if (code != MPI_SUCCESS) {
+            op->error = sv_drop_heed(code); /* the program may have freed the request */
+            if (op->fast.renames) /* MPI's own call was on a communicator that is not the program's */
+                PMPI_Comm_call_errhandler(op->fast.comm, code);
+        } else if (done) {
+            sv_drop_fragments_cancel(&op->fast, &op->status);
+            op->unread = held && !sv_drop_fast_needs_no_memory(&op->fast, &op->call, &op->status);
+            if (!op->unread)
+                sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
+        } else if (sv_drop_fast_is_lost(&op->fast, op->call.peer)) {
+            PMPI_Cancel(&op->inner);
+        }
     }
     if (held)
         return false;
+    /* 2. Is what it announced here? */
     if (op->unread)
         sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
     op->unread = false;
     const bool landed = arrived && sv_drop_fast_ended(&op->fast, &op->error);
-    /* The send of a call that receives as well is tested each time: a sender may wait for what lands here. */
-    int code = MPI_SUCCESS;
+    /* 3. The send of a call that receives as well is tested each time: a sender may wait for what lands here. */
+    code = MPI_SUCCESS;
     done = op->also == MPI_REQUEST_NULL;
     if (!done)
         code = PMPI_Test(&op->also, &done, MPI_STATUS_IGNORE);
@@ -410,23 +401,25 @@ static void end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
     }
 }
 
-/* Looks at ops[0] to ops[n - 1], of which NULL are none of ours, and at some of the others. Whether any has ended. */
-static bool progress_for(sv_drop_op_t *const *ops, int n)
+void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
 {
+    const int from = turns && n > LOOKS ? (int)((*turns * LOOKS) % (unsigned)n) : 0;
+    const int end = n - from < TURN_MOST ? n : from + TURN_MOST;
     bool any = false;
     sv_drop_flush();
-    if (!sv_drop_is_busy() && !atomic_load_explicit(&engine.freed, memory_order_relaxed))
-        return false;
-    pthread_mutex_lock(&engine.lock);
-    sv_drop_read_notes();
-    if (!engine.walks) { /* else an error handler of the program's has called MPI */
+    const bool works = sv_drop_is_busy() || atomic_load_explicit(&engine.freed, memory_order_relaxed);
+    if (works) {
+        pthread_mutex_lock(&engine.lock);
+        sv_drop_read_notes();
+    }
+    if (works && !engine.walks) { /* else an error handler of the program's has called MPI */
         sv_drop_flow_t flow = {0};
         sv_drop_op_t *ended = NULL;
         sv_drop_joints_test();
         engine.walks = true;
         const bool groups = sv_drop_fast_begin_group(); /* partner: below */
         /* Those that a call waits for come first, because the walk may come to them much later. */
-        for (int i = 0, looks = LOOKS; i < n && looks > 0; i++) {
+        for (int i = from, looks = LOOKS; i < end && looks > 0; i++) {
             if (!ops[i] || !ops[i]->running)
                 continue;
             if (op_ended(ops[i], ops[i]->persistent))
@@ -450,21 +443,12 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
         end_ops(&flow, ended);
         engine.walks = false;
     }
-    pthread_mutex_unlock(&engine.lock);
-    return any;
-}
-
-void sv_drop_progress(void)
-{
-    (void)progress_for(NULL, 0);
-}
-
-void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
-{
-    const int from = n > LOOKS ? (int)((*turns * LOOKS) % (unsigned)n) : 0;
-    const bool ended = progress_for(ops + from, n - from < TURN_MOST ? n - from : TURN_MOST);
+    if (works)
+        pthread_mutex_unlock(&engine.lock);
+    if (!turns)
+        return;
     sv_drop_fast_answer();
-    if (++*turns > TURNS_BUSY && !ended)
+    if (++*turns > TURNS_BUSY && !any)
         sched_yield();
 }
 

@@ -99,9 +99,10 @@ static int sendrecv_apart(const char *name, side_t to, side_t from, MPI_Comm com
     const bool nobody = from.peer == MPI_PROC_NULL; /* its status is that of the blocking form */
     /* A receive waits for the device, and what is to be found is that the send should have. */
     const bool sends_first = sv_drop_settings()->sync == SV_DROP_SYNC_CHECK;
-    int code = MPI_SUCCESS;
+    int code = MPI_SUCCESS, done;
     if (sends_first)
-        code = sv_drop_isend(name, SV_DROP_WAITED, to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
+        code = sv_drop_isend(name, PMPI_Isend, SV_DROP_WAITED, to.buf, to.count, to.type, to.peer, to.tag, comm,
+                             &request[1]);
     if (code != MPI_SUCCESS)
         return code;
     code = nobody ? PMPI_Recv(from.buf, from.count, from.type, from.peer, from.tag, comm, status)
@@ -112,12 +113,13 @@ static int sendrecv_apart(const char *name, side_t to, side_t from, MPI_Comm com
         return code;
     }
     if (!sends_first)
-        code = sv_drop_isend(name, SV_DROP_WAITED, to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
+        code = sv_drop_isend(name, PMPI_Isend, SV_DROP_WAITED, to.buf, to.count, to.type, to.peer, to.tag, comm,
+                             &request[1]);
     if (code == MPI_SUCCESS)
-        code = MPI_Wait(&request[1], MPI_STATUS_IGNORE);
+        code = sv_drop_complete(&request[1], &done, MPI_STATUS_IGNORE, true);
     else if (!nobody)
         MPI_Cancel(&request[0]);
-    int other = nobody ? MPI_SUCCESS : MPI_Wait(&request[0], status);
+    int other = nobody ? MPI_SUCCESS : sv_drop_complete(&request[0], &done, status, true);
     return code == MPI_SUCCESS ? other : code;
 }
 
@@ -276,7 +278,7 @@ static int begin_sendrecv(sv_drop_call_t *call, sv_drop_fast_t *fast, const side
     if (code == MPI_SUCCESS) {
         code = PMPI_Isend(to->buf, to->count, to->type, to->peer, to->tag, comm, &out);
         if (code == MPI_SUCCESS)
-            return sv_drop_request_sendrecv(call, fast, in, out, true, request);
+            return sv_drop_request_start(call, fast, in, out, true, request);
         PMPI_Cancel(&in);
         PMPI_Wait(&in, MPI_STATUS_IGNORE);
     }

@@ -23,10 +23,9 @@ typedef enum sv_send_kind { SV_SEND_PLAIN, SV_SEND_SYNCHRONOUS, SV_SEND_BUFFERED
    buffered, and if it has no stream and goes to a slot, sv_message_launch() begins it. */
 selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
                                   int tag, sv_send_kind_t kind, void *stream, selvage_request_t **request_out);
+/* taken: what a probe has taken, whatever peer and tag are; it is NULL after that. Else NULL. */
 selvage_status_t sv_message_irecv(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
-                                  int tag, void *stream, selvage_request_t **request_out);
-selvage_status_t sv_message_imrecv(selvage_message_t **message, const char *call, const sv_message_buffer_t *buffer,
-                                   void *stream, selvage_request_t **request_out);
+                                  int tag, selvage_message_t **taken, void *stream, selvage_request_t **request_out);
 
 /* Looks for the first message that fits, and takes it if taken_out is not NULL. Never blocks. */
 selvage_status_t sv_message_probe(selvage_comm_t *comm, int peer, int tag, bool *found_out,

@@ -102,7 +102,7 @@ selvage_status_t sv_ctrl_send(sv_message_engine_t *engine, sv_ctrl_desc_t *desc,
         return send_by_wire(engine, desc, rank);
     sv_ctrl_finalize(engine, desc, rank);
     if (desc->shm) {
-        __atomic_store_n(desc->word, desc->stamp, __ATOMIC_RELEASE); /* partner: the acquire in poll_segment() */
+        __atomic_store_n(desc->word, desc->stamp, __ATOMIC_RELEASE); /* partner: the acquire in sv_shm_poll() */
         return SELVAGE_SUCCESS;
     }
     desc->retained = false;

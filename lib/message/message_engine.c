@@ -353,21 +353,6 @@ static void wake_starved(sv_message_engine_t *engine)
         }
 }
 
-static selvage_status_t progress_requests(sv_message_engine_t *engine, bool *moved)
-{
-    sv_list_t *it, *safe;
-    SV_TRY(sv_ctrl_poll(engine, moved));
-    wake_starved(engine);
-    SV_LIST_FOR_EACH(it, safe, &engine->active) {
-        selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
-        SV_TRY(request->is_send ? sv_message_send_advance(request, moved) : sv_message_recv_advance(request, moved));
-        if (engine->broken != SELVAGE_SUCCESS) /* which has emptied the list */
-            break;
-        park(engine, request);
-    }
-    return SELVAGE_SUCCESS;
-}
-
 /* With nothing else to do, asks whether callers' streams have come to requests that wait for other ranks. So it need
    not be asked when those ranks are there. A query costs about as much as all the rest of a poll. */
 static void query_gates(sv_list_t *list)
@@ -383,37 +368,45 @@ static void query_gates(sv_list_t *list)
     }
 }
 
-static bool poll_engine(sv_message_engine_t *engine)
+bool sv_message_poll(sv_message_engine_t *engine)
 {
     enum { RTRS_AT_ONCE = 4 };
+    const uint64_t longest_ns = 100000; /* it may map memory, or be interrupted */
+    sv_list_t *it, *safe;
     bool moved = false;
+    if (engine->broken != SELVAGE_SUCCESS)
+        return false;
+    engine->now_ns = sv_clock_ns();
+    /* 1. What has come, and then the requests that can take a step by themselves; their kernels go in one launch. */
     sv_message_group_begin(engine);
-    selvage_status_t status = progress_requests(engine, &moved);
+    selvage_status_t status = sv_ctrl_poll(engine, &moved);
+    if (status == SELVAGE_SUCCESS) {
+        wake_starved(engine);
+        SV_LIST_FOR_EACH(it, safe, &engine->active) {
+            selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
+            status = request->is_send ? sv_message_send_advance(request, &moved)
+                                      : sv_message_recv_advance(request, &moved);
+            if (status != SELVAGE_SUCCESS || engine->broken != SELVAGE_SUCCESS) /* which has emptied the list */
+                break;
+            park(engine, request);
+        }
+    }
     (void)sv_message_group_end(engine);
     if (status != SELVAGE_SUCCESS)
         sv_message_break(engine, status);
     if (engine->ncancels)
         sv_prelaunch_cancel(engine);
+    /* 2. With nothing else to do, what takes longer: streams, and receives that could not be offered when posted. */
     if (moved) {
         engine->moved_ns = sv_clock_ns();
-        return true;
+    } else {
+        query_gates(&engine->posted);
+        query_gates(&engine->active);
+        query_gates(&engine->awaiting);
+        int looked = 0;
+        for (it = engine->posted.next; it != &engine->posted && looked < RTRS_AT_ONCE; it = it->next, looked++)
+            sv_message_rtr_post(SV_CONTAINER_OF(it, selvage_request_t, link));
     }
-    query_gates(&engine->posted);
-    query_gates(&engine->active);
-    query_gates(&engine->awaiting);
-    int looked = 0; /* at receives that could not be offered when they were posted */
-    for (sv_list_t *it = engine->posted.next; it != &engine->posted && looked < RTRS_AT_ONCE; it = it->next, looked++)
-        sv_message_rtr_post(SV_CONTAINER_OF(it, selvage_request_t, link));
-    return false;
-}
-
-bool sv_message_poll(sv_message_engine_t *engine)
-{
-    if (engine->broken != SELVAGE_SUCCESS)
-        return false;
-    const uint64_t longest_ns = 100000; /* it may map memory, or be interrupted */
-    engine->now_ns = sv_clock_ns();
-    const bool moved = poll_engine(engine);
     engine->polled_ns = sv_clock_ns();
     engine->poll_ns = engine->polled_ns - engine->now_ns;
     if (engine->poll_ns > longest_ns)
@@ -427,6 +420,13 @@ bool sv_message_poll_lazily(sv_message_engine_t *engine, unsigned share)
     enum { FEW = 4 };
     return (engine->open <= FEW || sv_clock_ns() - engine->polled_ns >= share * engine->poll_ns) &&
            sv_message_poll(engine);
+}
+
+void sv_message_poll_if_many(sv_message_engine_t *engine)
+{
+    enum { MANY = 16, SHARE = 8 };
+    if (engine->open > MANY)
+        (void)sv_message_poll_lazily(engine, SHARE);
 }
 
 void sv_message_poll_control(sv_message_engine_t *engine)

@@ -34,7 +34,7 @@
 #include "base/base_thread.h"
 #include "comm/comm.h"
 #include "kernels/kernels.h"
-#include "message/message_group.h"
+#include "message/message_digest.h"
 #include "message/message_request.h"
 
 enum {
@@ -289,6 +289,8 @@ bool sv_message_poll(sv_message_engine_t *engine);
 /* The same, unless the last poll is over for less than so many times as long as it took. For callers that come
    often. */
 bool sv_message_poll_lazily(sv_message_engine_t *engine, unsigned share);
+/* For calls that begin something: only if many requests are open. A few are advanced by those who wait for them. */
+void sv_message_poll_if_many(sv_message_engine_t *engine);
 /* Only takes the control messages that have come. */
 void sv_message_poll_control(sv_message_engine_t *engine);
 /* Waits for the engine's own streams, which wait for no caller's. False: that fails. The thread's detail stays. */
@@ -311,17 +313,14 @@ static inline unsigned sv_message_tag_class(int tag)
 selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_ctrl_desc_t *desc);
 /* The first message nobody has asked for that fits, or NULL. */
 sv_ctrl_desc_t *sv_message_unexpected(sv_message_engine_t *engine, int source, int tag);
-/* A receive that is new: takes what is there, or is posted. */
-void sv_message_post(selvage_request_t *recv);
 /* Whether a kernel or a stream of a send, which may have been let go of, stores in another rank's memory. */
 bool sv_message_is_storing(const sv_message_engine_t *engine);
 /* Tells everybody that no more will come, or sees whether everybody has heard it, and nothing is stored any more. */
 selvage_status_t sv_message_disconnect(sv_message_engine_t *engine, bool *disconnected);
 
-/* --- message_send.c, message_recv.c, message_staged.c, message_verify.c ------------------------------------------- */
+/* --- message_send.c, message_recv.c, message_staged.c ------------------------------------------------------------- */
 
-/* Begins a send, advances it, and takes what its receiver says. If the begin fails, the request is the caller's. */
-selvage_status_t sv_message_send(selvage_request_t *send, void *stream);
+/* Advances a send, and takes what its receiver says. */
 selvage_status_t sv_message_send_advance(selvage_request_t *send, bool *moved);
 void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *cts);
 void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *outcome);
@@ -350,6 +349,8 @@ void sv_message_pieces_withdraw(selvage_request_t *recv);
 /* Gives the pinned memory back, and withdraws what is under way. */
 void sv_message_pieces_end(selvage_request_t *request);
 
+/* --- message_digest.c --------------------------------------------------------------------------------------------- */
+
 /* Identity and key, from what the request knows. */
 void sv_message_identify(selvage_request_t *request);
 
@@ -359,6 +360,9 @@ unsigned sv_message_blocks(const selvage_request_t *request);
 unsigned sv_message_blocks_most(const sv_message_engine_t *engine);
 selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_job_t *job, void *stream);
 selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_t *job, void *stream);
+/* The same by a kernel that waits for job->await, for a receive that has not had one yet. False: it may not wait, or
+   too many do. SELVAGE_MESSAGE_NO_STREAM: on one of the engine's for such kernels. */
+bool sv_message_verify_ahead(selvage_request_t *recv, sv_verify_job_t *job, void *stream);
 /* What the kernel found, or this thread: SUCCESS, or ERR_CHECKSUM with the detail set and nothing logged. */
 selvage_status_t sv_message_verified(const selvage_request_t *recv);
 selvage_status_t sv_message_compare(const selvage_request_t *recv, const sv_record_t *record, uint64_t sum);

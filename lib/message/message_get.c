@@ -45,7 +45,6 @@
 #include "message/message_devslot.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
-#include "message/message_prelaunch.h"
 #include "message/message_protocols.h"
 #include "message/message_put.h"
 
@@ -161,54 +160,13 @@ void sv_get_offer(selvage_request_t *send, void *stream, sv_ctrl_header_t *rts)
         (void)offer_get(send, send->place.data, peer->out, k, rts); /* else without */
 }
 
-/* As sv_message_take_bounce(), but what fails is no error: the caller has another way. */
-static selvage_status_t take_bounce_quietly(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out)
-{
-    const int level = sv_thread_binding()->log_level;
-    sv_thread_binding()->log_level = 0;
-    const selvage_status_t status = sv_message_take_bounce(engine, bytes, bounce_out);
-    sv_thread_binding()->log_level = level;
-    return status;
-}
-
-/* As much as there may be is in use, or is kept in shorter buffers, which stay until they were idle for long; or there
-   is none, which is said once. The caller has another way. */
-sv_message_bounce_t *sv_get_take_buffer(sv_message_engine_t *engine, size_t bytes)
-{
-    const uint64_t retry_ns = 1000000000;
-    const uint64_t left_bytes =
-        engine->buffered_bytes < engine->buffer_bytes ? engine->buffer_bytes - engine->buffered_bytes : 0;
-    sv_message_bounce_t *bounce;
-    const size_t rounded_bytes = sv_message_bounce_bytes(bytes);
-    const bool is_new = !sv_message_has_bounce(engine, bytes);
-    if (rounded_bytes > left_bytes || (is_new && engine->buffers_made_bytes + rounded_bytes > engine->buffer_bytes) ||
-        (engine->buffer_failed_ns && sv_clock_ns() - engine->buffer_failed_ns < retry_ns))
-        return NULL;
-    const selvage_status_t status = take_bounce_quietly(engine, bytes, &bounce);
-    if (status != SELVAGE_SUCCESS) {
-        if (engine->buffer_failed_ns == 0)
-            sv_log(SV_LOG_INFO, "message", "no device memory for a buffered send of %llu bytes: %s",
-                   (unsigned long long)bytes, sv_thread_detail());
-        engine->buffer_failed_ns = sv_clock_ns();
-        return NULL;
-    }
-    engine->buffers_made_bytes += is_new ? bounce->bytes : 0;
-    bounce->counted |= is_new;
-    if (bounce->bytes <= left_bytes) {
-        engine->buffered_bytes += bounce->bytes;
-        return bounce;
-    }
-    sv_message_put_bounce(engine, bounce);
-    return NULL;
-}
-
 /* What a buffered send is copied to: its own bounce buffer, if it has gaps. */
 static sv_message_bounce_t *take_send_buffer(selvage_request_t *send)
 {
     sv_message_engine_t *engine = send->engine;
     sv_message_bounce_t *bounce = send->place.bounce;
     if (!bounce)
-        return sv_get_take_buffer(engine, send->bytes);
+        return sv_message_take_buffer(engine, send->bytes);
     if (engine->buffered_bytes + bounce->bytes > engine->buffer_bytes)
         return NULL;
     engine->buffered_bytes += bounce->bytes;
@@ -287,9 +245,12 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
     send->get = (sv_request_get_t){.place = k, .stamp = carrier->get.stamp, .carried = true};
     send->place.bounce = NULL; /* the other one's */
     send->gated = false;
-    send->state = SV_REQUEST_BUFFERING;
-    if (lends)
-        sv_lend_begin(send, carrier);
+    send->state = lends ? SV_REQUEST_LENT : SV_REQUEST_BUFFERING;
+    if (lends) {
+        send->get.partner = carrier;
+        carrier->get.partner = send;
+        send->get.lent_ns = sv_clock_ns();
+    }
     /* 3. Announced; nothing fails from here on but what ends the engine. */
     sv_list_append(&engine->active, &carrier->link);
     *desc->header = rts;
@@ -354,7 +315,7 @@ static selvage_status_t match_moved(selvage_request_t *recv, const sv_ctrl_heade
                                    .corrupt = (rts->value[PLACE] & CORRUPT) != 0,
                                    .near = (rts->value[PLACE] & NEAR) != 0};
     if (!recv->place.on_device)
-        (void)take_bounce_quietly(recv->engine, recv->bytes, &recv->get.bounce);
+        (void)sv_message_take_bounce_quietly(recv->engine, recv->bytes, &recv->get.bounce);
     return SELVAGE_SUCCESS;
 }
 
@@ -382,7 +343,7 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
     sv_message_bounce_t *bounce = NULL;
     /* Without memory for a bounce buffer the host reads it. A CTS would wait for a sender that may have returned. */
     if (!recv->place.on_device)
-        (void)take_bounce_quietly(engine, recv->bytes, &bounce);
+        (void)sv_message_take_bounce_quietly(engine, recv->bytes, &bounce);
     /* Neighbours' devices are of one kind with this one, or could not be mapped. */
     const sv_transfer_memory_t source = {
         .peer = recv->peer, .handle = &where.handle, .base = where.base, .offset = where.offset, .bytes = recv->bytes,
@@ -412,28 +373,6 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_get_begin(selvage_request_t *recv, bool *begun_out)
-{
-    *begun_out = recv->get.taken;
-    if (recv->get.stamp == 0 || recv->get.taken)
-        return SELVAGE_SUCCESS;
-    uint64_t *begun = &sv_get_end_of(recv)->shm->get_begun[recv->get.place];
-    uint64_t word = sv_get_word(recv->get.stamp, SV_GET_OFFERED);
-    const uint64_t taken = sv_get_word(recv->get.stamp, SV_GET_TAKEN);
-    /* Partners: the exchanges in sv_get_revoke() and publish_move() of the sender. */
-    recv->get.taken = __atomic_compare_exchange_n(begun, &word, taken, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-    if (!recv->get.taken && recv->get.lent && word == sv_get_word(recv->get.stamp, SV_GET_MOVED)) {
-        if (sv_lend_follow(recv) != SELVAGE_SUCCESS) {
-            sv_log(SV_LOG_INFO, "message", "a message is not got: rank %d has moved it to memory that cannot be mapped "
-                   "(%s)", recv->peer, sv_thread_detail());
-            return SELVAGE_SUCCESS;
-        }
-        recv->get.taken = __atomic_compare_exchange_n(begun, &word, taken, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-    }
-    *begun_out = recv->get.taken;
-    return *begun_out ? SELVAGE_SUCCESS : report_given_up_send(recv);
-}
-
 /* Straight to host memory, by this thread, for want of device memory to go by. */
 static selvage_status_t get_by_host(selvage_request_t *recv, sv_shm_end_t *end)
 {
@@ -453,7 +392,7 @@ static selvage_status_t get_by_host(selvage_request_t *recv, sv_shm_end_t *end)
     const selvage_status_t found = sv_message_compare(recv, &end->shm->get_record[recv->get.place], sum);
     if (recv->get.lent && found == SELVAGE_SUCCESS) /* partner: the acquire in sv_lend_poll() of the sender */
         __atomic_store_n(&end->shm->get_done[recv->get.place], recv->get.stamp, __ATOMIC_RELEASE);
-    return sv_rendezvous_finish(recv, found);
+    return sv_message_recv_finish(recv, found);
 }
 
 /* Long ones are read faster by a copy engine. Of many, several are read by one kernel, which saves two calls for each,
@@ -532,12 +471,48 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
                               : sv_shared_device_address(&end->segment, &end->shm->get_ready[get->place]);
         job.await_value = get->stamp;
         job.late = get->final;
-        if (!sv_prelaunch_verify(recv, &job, by_kernel ? NULL : stream))
+        if (!sv_message_verify_ahead(recv, &job, by_kernel ? SELVAGE_MESSAGE_NO_STREAM : stream))
             return SELVAGE_IN_PROGRESS;
     }
     *moved = true;
     recv->state = SV_REQUEST_CLOSING;
     return awaits ? SELVAGE_SUCCESS : sv_message_verify(recv, &job, by_kernel ? engine->streams.kernel : stream);
+}
+
+selvage_status_t sv_get_begin(selvage_request_t *recv, bool *begun_out)
+{
+    sv_request_get_t *get = &recv->get;
+    *begun_out = false;
+    if (get->stamp == 0)
+        return SELVAGE_SUCCESS;
+    /* 1. The offer is taken, unless it is once more that this begins. Partners: the exchanges in sv_get_revoke() and
+       publish_move() of the sender. */
+    if (!get->taken) {
+        uint64_t *begun = &sv_get_end_of(recv)->shm->get_begun[get->place];
+        uint64_t word = sv_get_word(get->stamp, SV_GET_OFFERED);
+        const uint64_t taken = sv_get_word(get->stamp, SV_GET_TAKEN);
+        get->taken = __atomic_compare_exchange_n(begun, &word, taken, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        if (!get->taken && get->lent && word == sv_get_word(get->stamp, SV_GET_MOVED)) {
+            if (sv_lend_follow(recv) != SELVAGE_SUCCESS) {
+                sv_log(SV_LOG_INFO, "message", "a message is not got: rank %d has moved it to memory that cannot be "
+                       "mapped (%s)", recv->peer, sv_thread_detail());
+                return SELVAGE_SUCCESS;
+            }
+            get->taken = __atomic_compare_exchange_n(begun, &word, taken, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        }
+        if (!get->taken)
+            return report_given_up_send(recv);
+    }
+    /* 2. So it comes this way. */
+    sv_put_release(recv);
+    recv->route = SV_MESSAGE_GET;
+    recv->state = SV_REQUEST_MOVING;
+    recv->engine->arrived.by[SV_WAY_DIRECT] += recv->attempt == 0;
+    recv->engine->arrived.fetched += recv->attempt == 0;
+    *begun_out = true;
+    /* 3. The sender of a lent one waits for what this enqueues, and this host may not come again soon. */
+    const selvage_status_t status = get->lent ? sv_get_poll(recv, &(bool){false}) : SELVAGE_SUCCESS;
+    return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
 }
 
 bool sv_get_again(selvage_request_t *recv)
@@ -575,11 +550,30 @@ void sv_get_end(selvage_request_t *request)
 {
     sv_message_engine_t *engine = request->engine;
     sv_request_get_t *get = &request->get;
+    selvage_request_t *partner = get->partner;
     sv_message_peer_t *peer;
     if (get->stamp == 0)
         return;
     engine->buffered_bytes -= get->buffered_bytes;
-    sv_lend_end(request);
+    /* 1. A lent send and its carrier: neither knows the other any more. */
+    if (partner && !get->carried) { /* the carrier ends first */
+        partner->get.outcome = request->error;
+        memcpy(partner->detail, request->detail, sizeof partner->detail);
+    } else if (partner && request->error != SELVAGE_SUCCESS && !get->is_moved) {
+        partner->given_up = true; /* the memory is the caller's again: no CTS is answered out of it */
+    }
+    if (partner)
+        partner->get.partner = NULL;
+    /* 2. What it was moved to goes back, or is set aside with the request: the device may be at it for good. */
+    if (get->moving && request->retired) {
+        request->place.bounce = get->moving;
+    } else if (get->moving) {
+        engine->buffered_bytes -= get->moving->bytes;
+        sv_message_put_bounce(engine, get->moving);
+    }
+    if (get->segment && !request->retired)
+        sv_lend_leave_segment(engine, get);
+    /* 3. The place, and what was mapped of it. */
     if (request->is_send) {
         if (!get->carried && sv_message_peer(engine, request->peer, &peer) == SELVAGE_SUCCESS)
             peer->out->get_used[get->place] = false;

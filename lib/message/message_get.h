@@ -23,8 +23,6 @@ bool sv_get_may_lend(const selvage_request_t *send, void *stream);
 /* A buffered send: it is lent; or a kernel copies it to device memory of the engine's, from which it is received, and
    then it is complete. ERR_LIMIT if that cannot be. */
 selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, bool lends, void *stream);
-/* Device memory for so many bytes of a buffered send, counted to those; NULL: there is none now. */
-sv_message_bounce_t *sv_get_take_buffer(sv_message_engine_t *engine, size_t bytes);
 /* Whether the digest is there, or there is none to come; of a buffered send, whether it is complete. */
 bool sv_get_is_ready(const selvage_request_t *send);
 /* Takes the offer back; false: the receiver has begun to read. */
@@ -33,7 +31,8 @@ bool sv_get_revoke(selvage_request_t *send);
 /* Receiver: an RTS was met. Takes what it offers down, and maps it if this receive can be had so. ERR_TIMEOUT if the
    sender has given up. */
 selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *rts);
-/* Begins, if there is an offer that this rank can reach. ERR_TIMEOUT if the sender has given up. */
+/* Begins, if there is an offer that this rank can reach: then the receive is MOVING. ERR_TIMEOUT if the sender has
+   given up. */
 selvage_status_t sv_get_begin(selvage_request_t *recv, bool *begun_out);
 /* Copies, and verifies once the digest is there. */
 selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved);
@@ -54,17 +53,14 @@ typedef struct sv_move_segment {
 
 /* --- message_lend.c ----------------------------------------------------------------------------------------------- */
 
-/* Makes a buffered send whose carrier offers the caller's own memory a lent one. */
-void sv_lend_begin(selvage_request_t *send, selvage_request_t *carrier);
 /* Completes it when it was read or moved, and moves it when its receiver is late. */
 selvage_status_t sv_lend_poll(selvage_request_t *send, bool *moved);
 /* Whether it can be given up: its carrier only offers it, and nobody has taken that. */
 bool sv_lend_revoke(selvage_request_t *send);
 /* Receiver: maps what the message was moved to, in place of what was mapped. */
 selvage_status_t sv_lend_follow(selvage_request_t *recv);
-/* The end of a lent send or of its carrier: neither knows the other any more. Gives back what the bytes were moved to,
-   or mapped. Accepts any request with an offer. */
-void sv_lend_end(selvage_request_t *request);
+/* Nobody needs the segment any more that the bytes were moved to. */
+void sv_lend_leave_segment(sv_message_engine_t *engine, sv_request_get_t *get);
 /* Moves the segments that nobody needs any more to the list `trimmed`, which is initialized. Partner:
    sv_lend_close(). */
 void sv_lend_trim(sv_message_engine_t *engine, sv_list_t *trimmed);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/base_clock.h"
+#include "base/base_log.h"
 #include "base/base_memory.h"
 #include "pipeline/layout_parts.h"
 #include "pipeline/pipe_layout_type.h"
@@ -156,6 +157,47 @@ bool sv_message_has_bounce(const sv_message_engine_t *engine, size_t bytes)
 selvage_status_t sv_message_take_bounce(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out)
 {
     return take_buffer(engine, &engine->layouts.bounce_free, BOUNCE_BYTES_MIN, bytes, bounce_out);
+}
+
+selvage_status_t sv_message_take_bounce_quietly(sv_message_engine_t *engine, size_t bytes,
+                                                sv_message_bounce_t **bounce_out)
+{
+    const int level = sv_thread_binding()->log_level;
+    sv_thread_binding()->log_level = 0;
+    const selvage_status_t status = sv_message_take_bounce(engine, bytes, bounce_out);
+    sv_thread_binding()->log_level = level;
+    return status;
+}
+
+/* As much as there may be is in use, or is kept in shorter buffers, which stay until they were idle for long; or there
+   is none, which is said once. The caller has another way. */
+sv_message_bounce_t *sv_message_take_buffer(sv_message_engine_t *engine, size_t bytes)
+{
+    const uint64_t retry_ns = 1000000000;
+    const uint64_t left_bytes =
+        engine->buffered_bytes < engine->buffer_bytes ? engine->buffer_bytes - engine->buffered_bytes : 0;
+    sv_message_bounce_t *bounce;
+    const size_t rounded_bytes = sv_message_bounce_bytes(bytes);
+    const bool is_new = !sv_message_has_bounce(engine, bytes);
+    if (rounded_bytes > left_bytes || (is_new && engine->buffers_made_bytes + rounded_bytes > engine->buffer_bytes) ||
+        (engine->buffer_failed_ns && sv_clock_ns() - engine->buffer_failed_ns < retry_ns))
+        return NULL;
+    const selvage_status_t status = sv_message_take_bounce_quietly(engine, bytes, &bounce);
+    if (status != SELVAGE_SUCCESS) {
+        if (engine->buffer_failed_ns == 0)
+            sv_log(SV_LOG_INFO, "message", "no device memory for a buffered send of %llu bytes: %s",
+                   (unsigned long long)bytes, sv_thread_detail());
+        engine->buffer_failed_ns = sv_clock_ns();
+        return NULL;
+    }
+    engine->buffers_made_bytes += is_new ? bounce->bytes : 0;
+    bounce->counted |= is_new;
+    if (bounce->bytes <= left_bytes) {
+        engine->buffered_bytes += bounce->bytes;
+        return bounce;
+    }
+    sv_message_put_bounce(engine, bounce);
+    return NULL;
 }
 
 void sv_message_put_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce)

@@ -43,6 +43,11 @@ size_t sv_message_bounce_bytes(size_t bytes);
 /* Whether one that is free is long enough. */
 bool sv_message_has_bounce(const sv_message_engine_t *engine, size_t bytes);
 selvage_status_t sv_message_take_bounce(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out);
+/* The same, but what fails is no error: the caller has another way. */
+selvage_status_t sv_message_take_bounce_quietly(sv_message_engine_t *engine, size_t bytes,
+                                                sv_message_bounce_t **bounce_out);
+/* Device memory for so many bytes of a buffered send, counted to those; NULL: there is none now. */
+sv_message_bounce_t *sv_message_take_buffer(sv_message_engine_t *engine, size_t bytes);
 void sv_message_put_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce);
 /* Whether one is there that nobody has used for long; and takes all of those out, which the partner frees, without the
    lock, and which may wait for the device. */

@@ -40,14 +40,6 @@ static const uint64_t busy_ns = 100000000;
 
 /* --- the sender's ------------------------------------------------------------------------------------------------- */
 
-void sv_lend_begin(selvage_request_t *send, selvage_request_t *carrier)
-{
-    send->get.partner = carrier;
-    carrier->get.partner = send;
-    send->get.lent_ns = sv_clock_ns();
-    send->state = SV_REQUEST_LENT;
-}
-
 /* A segment of host memory, or NULL. No token is used twice. */
 static void create_move_segment(selvage_request_t *send)
 {
@@ -87,7 +79,7 @@ static selvage_status_t begin_move(selvage_request_t *send, uint64_t now_ns)
     sv_message_engine_t *engine = send->engine;
     sv_request_get_t *get = &send->get;
     SV_TRY(sv_message_group_launch(engine)); /* what makes its digest reads the caller's memory, before the copy */
-    get->moving = sv_get_take_buffer(engine, send->bytes);
+    get->moving = sv_message_take_buffer(engine, send->bytes);
     if (!get->moving)
         create_move_segment(send);
     if (!get->moving && !get->segment) {
@@ -248,7 +240,7 @@ void sv_lend_close(sv_list_t *trimmed)
 
 /* Nobody here needs it any more. To unpin it may wait for the device, so a wait does that later, or the end of the
    engine; a poll only when far too many are left. What is borrowed was not pinned here, and goes before its owner's. */
-static void leave_move_segment(sv_message_engine_t *engine, sv_request_get_t *get)
+void sv_lend_leave_segment(sv_message_engine_t *engine, sv_request_get_t *get)
 {
     enum { LEFT_MOST = 16 };
     sv_message_memory_t *memory = &engine->memory;
@@ -264,32 +256,4 @@ static void leave_move_segment(sv_message_engine_t *engine, sv_request_get_t *ge
     get->segment = NULL;
     for (; memory->nsegments_left > LEFT_MOST && engine->broken == SELVAGE_SUCCESS; memory->nsegments_left--)
         close_first_segment(&memory->segments_left);
-}
-
-void sv_lend_end(selvage_request_t *request)
-{
-    sv_request_get_t *get = &request->get;
-    selvage_request_t *partner = get->partner;
-    if (partner && !get->carried) { /* the carrier ends first */
-        partner->get.outcome = request->error;
-        memcpy(partner->detail, request->detail, sizeof partner->detail);
-    } else if (partner && request->error != SELVAGE_SUCCESS && !get->is_moved) {
-        partner->given_up = true; /* the memory is the caller's again: no CTS is answered out of it */
-    }
-    if (partner)
-        partner->get.partner = NULL;
-    get->partner = NULL;
-    if (request->retired && get->moving) { /* set aside with the request */
-        request->place.bounce = get->moving;
-        get->moving = NULL;
-    }
-    if (request->retired) /* the device may be at it for good */
-        return;
-    if (get->moving) {
-        request->engine->buffered_bytes -= get->moving->bytes;
-        sv_message_put_bounce(request->engine, get->moving);
-        get->moving = NULL;
-    }
-    if (get->segment)
-        leave_move_segment(request->engine, get);
 }

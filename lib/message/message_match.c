@@ -28,19 +28,6 @@ sv_ctrl_desc_t *sv_message_unexpected(sv_message_engine_t *engine, int source, i
     return NULL;
 }
 
-void sv_message_post(selvage_request_t *recv)
-{
-    sv_message_engine_t *engine = recv->engine;
-    sv_ctrl_desc_t *desc = sv_message_unexpected(engine, recv->peer, recv->tag);
-    if (!desc) {
-        sv_list_append(&engine->posted, &recv->link);
-        sv_message_rtr_post(recv);
-        return;
-    }
-    sv_list_remove(&desc->link);
-    sv_message_matched(recv, desc);
-}
-
 static selvage_request_t *find_posted(sv_message_engine_t *engine, const sv_ctrl_header_t *header)
 {
     sv_list_t *it, *safe;
@@ -60,30 +47,6 @@ static sv_ctrl_desc_t *find_out_of_order(const sv_message_peer_t *peer, uint64_t
             return desc;
     }
     return NULL;
-}
-
-static void take_in_order(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_ctrl_desc_t *desc)
-{
-    if (desc->header->number != peer->taken + 1) {
-        sv_list_append(&peer->out_of_order, &desc->link);
-        return;
-    }
-    while (desc) {
-        const sv_ctrl_header_t *header = desc->header;
-        peer->taken++;
-        peer->arrived[sv_message_tag_class((int)header->tag)] = peer->taken;
-        if (header->kind != SV_CTRL_RTS && header->value[0] && peer->in) /* where the next one by a slot will be */
-            peer->in->devslot.count = header->value[0];
-        sv_list_remove(&desc->link);
-        selvage_request_t *recv = find_posted(engine, header);
-        if (recv) {
-            sv_list_remove(&recv->link);
-            sv_message_matched(recv, desc);
-        } else {
-            sv_list_append(&engine->unexpected, &desc->link);
-        }
-        desc = find_out_of_order(peer, peer->taken + 1);
-    }
 }
 
 static sv_ctrl_desc_t *find_deferred(sv_list_t *list, const sv_ctrl_header_t *header)
@@ -201,16 +164,17 @@ static selvage_status_t take_announced(sv_message_engine_t *engine, sv_message_p
     const sv_ctrl_header_t *header = desc->header;
     selvage_status_t status = SELVAGE_SUCCESS;
     sv_ctrl_desc_t *own;
+    /* 1. The bytes of one that was announced or asked for again; or what has come before: the message itself ahead of
+       its announcement, or the same control message. */
     if (header->kind == SV_CTRL_EAGER && header->attempt > 0)
         return take_resent(engine, desc);
     if (header->kind == SV_CTRL_EAGER && (header->number <= peer->taken || find_deferred(&peer->out_of_order, header)))
         return take_deferred(engine, peer, desc);
-    /* It has come before: the message itself ahead of its announcement, or the same control message. */
     if (header->number <= peer->taken || find_out_of_order(peer, header->number)) {
         sv_ctrl_free(engine, desc);
         return SELVAGE_SUCCESS;
     }
-    /* A shared segment has few places: what has to wait does so in a descriptor of this rank's own. */
+    /* 2. A shared segment has few places: what has to wait does so in a descriptor of this rank's own. */
     if (desc->shm && !(header->number == peer->taken + 1 && find_posted(engine, header))) {
         status = sv_ctrl_alloc(engine, sv_ctrl_is_header_only(header), &own);
         if (status == SELVAGE_SUCCESS) {
@@ -220,18 +184,47 @@ static selvage_status_t take_announced(sv_message_engine_t *engine, sv_message_p
             desc = own;
         }
     }
-    take_in_order(engine, peer, desc);
+    /* 3. In the order of the numbers: this one, and those that have waited for it. */
+    if (desc->header->number != peer->taken + 1) {
+        sv_list_append(&peer->out_of_order, &desc->link);
+        return status;
+    }
+    while (desc) {
+        header = desc->header;
+        peer->taken++;
+        peer->arrived[sv_message_tag_class((int)header->tag)] = peer->taken;
+        if (header->kind != SV_CTRL_RTS && header->value[0] && peer->in) /* where the next one by a slot will be */
+            peer->in->devslot.count = header->value[0];
+        sv_list_remove(&desc->link);
+        selvage_request_t *recv = find_posted(engine, header);
+        if (recv) {
+            sv_list_remove(&recv->link);
+            sv_message_matched(recv, desc);
+        } else {
+            sv_list_append(&engine->unexpected, &desc->link);
+        }
+        desc = find_out_of_order(peer, peer->taken + 1);
+    }
     return status;
 }
 
-/* A control message about a message, or about the way between two ranks. */
-static selvage_status_t handle_ctrl(sv_message_engine_t *engine, sv_message_peer_t *peer,
-                                    const sv_ctrl_header_t *header)
+selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_ctrl_desc_t *desc)
 {
+    const sv_ctrl_header_t *header = desc->header;
+    sv_message_peer_t *peer;
     selvage_request_t *request;
+    selvage_status_t status = sv_message_peer(engine, header->source, &peer);
+    if (status != SELVAGE_SUCCESS) {
+        sv_ctrl_free(engine, desc);
+        return status;
+    }
     switch ((sv_ctrl_kind_t)header->kind) {
+    case SV_CTRL_EAGER:
+    case SV_CTRL_RTS:
+    case SV_CTRL_DEFERRED:
+        return take_announced(engine, peer, desc);
     case SV_CTRL_CTS:
-    case SV_CTRL_STATUS:
+    case SV_CTRL_STATUS: /* to a send */
         request = sv_message_find(engine, header->send_id);
         if (!request || !request->is_send || request->peer != header->source)
             break;
@@ -241,7 +234,7 @@ static selvage_status_t handle_ctrl(sv_message_engine_t *engine, sv_message_peer
             sv_message_send_status(request, header);
         break;
     case SV_CTRL_FIN:
-    case SV_CTRL_CTS_NACK:
+    case SV_CTRL_CTS_NACK: /* to a receive */
         request = sv_message_find(engine, header->recv_id);
         if (request && !request->is_send && request->peer == header->source)
             sv_message_recv_fin(request, header);
@@ -253,27 +246,14 @@ static selvage_status_t handle_ctrl(sv_message_engine_t *engine, sv_message_peer
         take_acks(engine, peer, header);
         break;
     case SV_CTRL_NACK:
-        return resend_eager(engine, peer, header);
+        status = resend_eager(engine, peer, header);
+        break;
     case SV_CTRL_SEQUENCE_ACK: /* in a shared segment: by the wire nobody comes here with it */
-        return sv_unacked_receive(engine, peer, header, &(bool){false});
+        status = sv_unacked_receive(engine, peer, header, &(bool){false});
+        break;
     case SV_CTRL_DISCONNECT: /* which is acknowledged as all are */
-    case SV_CTRL_EAGER:
-    case SV_CTRL_RTS:
-    case SV_CTRL_DEFERRED:
         break;
     }
-    return SELVAGE_SUCCESS;
-}
-
-selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_ctrl_desc_t *desc)
-{
-    sv_message_peer_t *peer;
-    const uint32_t kind = desc->header->kind;
-    selvage_status_t status = sv_message_peer(engine, desc->header->source, &peer);
-    if (status == SELVAGE_SUCCESS && (kind == SV_CTRL_EAGER || kind == SV_CTRL_RTS || kind == SV_CTRL_DEFERRED))
-        return take_announced(engine, peer, desc);
-    if (status == SELVAGE_SUCCESS)
-        status = handle_ctrl(engine, peer, desc->header);
     sv_ctrl_free(engine, desc);
     return status;
 }

@@ -15,6 +15,8 @@
  * Who knows that a message has begun to come, from another GPU, may say so and how long it is (sv_prelaunch_expect()).
  *
  * A kernel waits in the same way for a long message that its sender copies straight to its place (message_put.c).
+ *
+ * Here is which receives get one, and when; message_digest.c launches it, and knows when it is over.
  */
 #include "message/message_prelaunch.h"
 
@@ -61,52 +63,6 @@ static bool count_before(const selvage_request_t *recv, uint64_t *messages, uint
     return true;
 }
 
-static void *engine_stream(const selvage_request_t *recv)
-{
-    return recv->engine->streams.prelaunch[recv->peer % SV_PRELAUNCH_STREAMS];
-}
-
-unsigned sv_prelaunch_blocks(const sv_message_engine_t *engine)
-{
-    unsigned blocks = 0;
-    for (int i = 0; i <= SV_PRELAUNCH_STREAMS; i++)
-        blocks += engine->prelaunch[i].blocks;
-    return blocks;
-}
-
-static void launch_waiting(selvage_request_t *recv, sv_verify_job_t *job, void *stream)
-{
-    enum { BYTES_IN_NS = 64 }; /* what is longer may take longer */
-    sv_message_engine_t *engine = recv->engine;
-    const unsigned blocks = job->late ? 1 : sv_message_blocks(recv); /* that wait */
-    const unsigned lane =
-        stream == engine_stream(recv) ? (unsigned)recv->peer % SV_PRELAUNCH_STREAMS : SV_PRELAUNCH_STREAMS;
-    /* What the lane has with one kernel more. Callers' streams are not told apart: theirs may all run at once. */
-    const unsigned before = engine->prelaunch[lane].blocks, widest = before > blocks ? before : blocks;
-    const unsigned wide = lane == SV_PRELAUNCH_STREAMS ? before + blocks : widest;
-    if (sv_prelaunch_blocks(engine) - before + wide > sv_message_blocks_most(engine))
-        return; /* until others are over */
-    job->wait_ns = engine->expect_wait_ns + recv->bytes / BYTES_IN_NS;
-    recv->early.tried = true;
-    if (sv_message_verify(recv, job, stream) != SELVAGE_SUCCESS)
-        return; /* whoever needs the device finds that again */
-    recv->early.launched = true;
-    recv->early.blocks = blocks;
-    recv->early.lane = lane;
-    engine->prelaunch[lane].kernels++;
-    engine->prelaunch[lane].blocks = wide;
-    recv->early.key = recv->key;
-}
-
-bool sv_prelaunch_verify(selvage_request_t *recv, sv_verify_job_t *job, void *stream)
-{
-    const sv_message_engine_t *engine = recv->engine;
-    if (recv->early.tried || (recv->expected ? engine->expect_wait_ns : engine->early_wait_ns) == 0)
-        return false;
-    launch_waiting(recv, job, stream ? stream : engine_stream(recv));
-    return recv->early.launched;
-}
-
 /* Nothing has met it yet. bytes: how long its message is; UNKNOWN_BYTES: as the one before, or as it has room for. */
 static void await_slot(selvage_request_t *recv, uint64_t now_ns, uint64_t bytes)
 {
@@ -140,7 +96,7 @@ static void await_slot(selvage_request_t *recv, uint64_t now_ns, uint64_t bytes)
                            .await_before = before,
                            .only = true,
                            .await_value = sv_devslot_value(recv->key, peer->arrived[sv_message_tag_class(recv->tag)])};
-    launch_waiting(recv, &job, recv->gated ? recv->stream : engine_stream(recv));
+    (void)sv_message_verify_ahead(recv, &job, recv->gated ? recv->stream : SELVAGE_MESSAGE_NO_STREAM);
 }
 
 /* A kernel copies the message straight to where it lies: one that it has met, or one that may claim it. */
@@ -163,7 +119,7 @@ static void await_put(selvage_request_t *recv)
     }
     sv_verify_job_t job = sv_put_job(recv);
     if (job.await)
-        launch_waiting(recv, &job, engine_stream(recv));
+        (void)sv_message_verify_ahead(recv, &job, SELVAGE_MESSAGE_NO_STREAM);
 }
 
 void sv_prelaunch_requests(sv_message_engine_t *engine, size_t count, selvage_request_t **requests)
@@ -202,41 +158,6 @@ void sv_prelaunch_predict(const selvage_request_t *recv, sv_ctrl_desc_t *desc)
 bool sv_prelaunch_fits(const selvage_request_t *recv)
 {
     return recv->early.launched && recv->desc && recv->desc->devslot && recv->key == recv->early.key;
-}
-
-void sv_prelaunch_ended(selvage_request_t *recv)
-{
-    sv_prelaunch_lane_t *lane = &recv->engine->prelaunch[recv->early.lane];
-    if (!recv->early.launched)
-        return;
-    recv->early.launched = false;
-    lane->kernels--;
-    if (lane->kernels == 0)
-        lane->blocks = 0;
-    else if (recv->early.lane == SV_PRELAUNCH_STREAMS)
-        lane->blocks -= recv->early.blocks;
-}
-
-bool sv_prelaunch_has_left(selvage_request_t *recv)
-{
-    /* Partner: the kernel's last store. */
-    if (!recv->early.launched || !sv_word_is(&recv->line->done, recv->stamp + 1))
-        return false;
-    sv_prelaunch_ended(recv);
-    return true;
-}
-
-bool sv_prelaunch_is_over(selvage_request_t *recv)
-{
-    if (recv->early.launched && sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
-        sv_prelaunch_ended(recv);
-    return !recv->early.launched || sv_prelaunch_has_left(recv);
-}
-
-void sv_prelaunch_stop(selvage_request_t *recv)
-{
-    if (recv->early.launched) /* partner: the kernel, which looks now and then */
-        __atomic_store_n(&recv->line->stop, recv->stamp, __ATOMIC_RELEASE);
 }
 
 void sv_prelaunch_cancel(sv_message_engine_t *engine)

@@ -6,7 +6,22 @@
 #ifndef SV_MESSAGE_PROTOCOLS_H
 #define SV_MESSAGE_PROTOCOLS_H
 
+#include "message/message_calls.h"
 #include "message/message_engine.h"
+
+/* --- message_calls.c: what all calls have in common --------------------------------------------------------------- */
+
+/* A request that knows its buffer, with the lock held; on an error neither. Partner: sv_message_conclude(), when the
+   call has done what there is to do with it, which gives it and the lock away. */
+selvage_status_t sv_message_begin_request(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer,
+                                          void *stream, selvage_request_t **request_out);
+selvage_status_t sv_message_conclude(selvage_request_t *request, selvage_status_t status,
+                                     selvage_request_t **request_out);
+/* Lets go of the lock at the end of any other call; returns status. */
+selvage_status_t sv_message_leave(sv_message_engine_t *engine, selvage_status_t status);
+/* Gives a complete request back, and returns its error; and what a status says where there is no request. */
+selvage_status_t sv_message_finish(selvage_request_t **request, selvage_message_status_t *status_out);
+selvage_message_status_t sv_message_empty_status(void);
 
 /* --- message_send.c: what all sends have in common ---------------------------------------------------------------- */
 
@@ -27,6 +42,8 @@ selvage_status_t sv_message_reply(const selvage_request_t *recv, sv_ctrl_kind_t 
 /* The bytes are here and good: to where they belong, if that is not where they are. Completes the receive, or leaves
    that to a kernel. */
 selvage_status_t sv_message_unpack(selvage_request_t *recv);
+/* A long message is here, and was verified. */
+selvage_status_t sv_message_recv_finish(selvage_request_t *recv, selvage_status_t found);
 void sv_message_count_outcome(selvage_request_t *recv, selvage_status_t found);
 /* Whether the policy allows another attempt. If not, give_up returns the error, with the thread's detail. */
 bool sv_message_may_retry(const selvage_request_t *recv);
@@ -60,9 +77,8 @@ selvage_status_t sv_rendezvous_pass_gate(selvage_request_t *send, void *stream);
 /* MOVING, and CLOSING. */
 selvage_status_t sv_rendezvous_poll_moving(selvage_request_t *send, bool *moved);
 selvage_status_t sv_rendezvous_send_record(selvage_request_t *send);
-/* Receive: GATE; MOVING; and once it is verified. */
+/* Receive: GATE, if it is not got; and MOVING. */
 selvage_status_t sv_rendezvous_receive(selvage_request_t *recv);
 selvage_status_t sv_rendezvous_take(selvage_request_t *recv, bool *moved);
-selvage_status_t sv_rendezvous_finish(selvage_request_t *recv, selvage_status_t found);
 
 #endif

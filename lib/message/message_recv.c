@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What all receives have in common from match to end: meeting the message, kernels that were there before it,
+ * What all receives have in common from call to end: meeting the message, kernels that were there before it,
  * unpacking, errors, and giving it up. message_eager.c and message_rendezvous.c are the protocols, with tables of their
- * states. Under the engine's lock.
+ * states. The calls take the engine's lock, and all else is under it.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base_log.h"
+#include "base/base_memory.h"
+#include "message/message_calls.h"
 #include "message/message_get.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
@@ -105,19 +107,45 @@ bool sv_message_may_retry(const selvage_request_t *recv)
            recv->attempt < (unsigned)config->retry_max + recv->staged.losses;
 }
 
+selvage_status_t sv_message_recv_finish(selvage_request_t *recv, selvage_status_t found)
+{
+    const bool told = recv->route == SV_MESSAGE_PUT; /* by the kernel */
+    sv_message_count_outcome(recv, found);
+    sv_put_end(recv);
+    const bool again = found != SELVAGE_SUCCESS && sv_get_again(recv);
+    if (found == SELVAGE_SUCCESS)
+        SV_TRY(sv_get_to_host(recv));
+    if (!again)
+        sv_get_end(recv);
+    if (recv->route == SV_MESSAGE_GET)
+        recv->route = SV_MESSAGE_NONE;
+    if (found == SELVAGE_SUCCESS) {
+        if (!told)
+            SV_TRY(sv_message_reply(recv, SV_CTRL_STATUS, SV_OUTCOME_GOOD));
+        return sv_message_unpack(recv);
+    }
+    if (!again && !sv_message_may_retry(recv)) {
+        selvage_status_t status = sv_message_give_up(recv);
+        (void)sv_message_reply(recv, SV_CTRL_STATUS, SV_OUTCOME_BAD);
+        return status;
+    }
+    sv_log(SV_LOG_WARN, "message", "%s; %s", sv_thread_detail(),
+           again ? "taken once more from where it lies" : "asked for again");
+    recv->engine->counts.repeated++;
+    recv->attempt++;
+    sv_message_identify(recv);
+    recv->state = SV_REQUEST_GATE;
+    return SELVAGE_SUCCESS;
+}
+
 /* --- the way there ------------------------------------------------------------------------------------------------ */
 
-/* The caller's stream has come to it, or a kernel is there already, which waits for the message. */
-static selvage_status_t begin_receive(selvage_request_t *recv)
+/* A kernel is there already, which waits for the message. */
+static selvage_status_t meet_early_kernel(selvage_request_t *recv)
 {
-    if (!recv->early.launched) {
-        if (recv->bytes)
-            SV_TRY(sv_message_gate(recv));
-        return recv->desc ? sv_eager_receive(recv) : sv_rendezvous_receive(recv);
-    }
-    /* The kernel is there for a message that claims the receive. If its RTS and the RTR have crossed, that message
-       comes after a CTS, to the same put slot, which the kernel cannot tell apart. But the sender of a buffered one may
-       answer no CTS. */
+    /* It is there for a message that claims the receive. If its RTS and the RTR have crossed, that message comes after
+       a CTS, to the same put slot, which the kernel cannot tell apart. But the sender of a buffered one may answer no
+       CTS. */
     if (!recv->desc && !recv->get.buffered && recv->put.stamp && recv->key == recv->early.key && sv_put_by_kernel(recv))
         return sv_rendezvous_receive(recv);
     /* It has taken the message, or goes now. */
@@ -147,98 +175,80 @@ static selvage_status_t take_verified(selvage_request_t *recv, bool *moved)
     engine->arrived.by[SV_WAY_SHM] += by_slot;
     sv_prelaunch_ended(recv);
     return recv->desc ? sv_eager_finish(recv, sv_message_verified(recv))
-                      : sv_rendezvous_finish(recv, sv_message_verified(recv));
-}
-
-static selvage_status_t progress_receive(selvage_request_t *recv, bool *moved)
-{
-    selvage_status_t status;
-    switch (recv->state) {
-    case SV_REQUEST_GATE:
-        status = begin_receive(recv);
-        *moved |= status == SELVAGE_SUCCESS;
-        if (status != SELVAGE_SUCCESS || !recv->early.launched)
-            return status;
-        return take_verified(recv, moved);
-    case SV_REQUEST_MOVING:
-        if (recv->route == SV_MESSAGE_PUT && recv->early.launched)
-            return take_verified(recv, moved);
-        return sv_rendezvous_take(recv, moved);
-    case SV_REQUEST_CLOSING:
-        return take_verified(recv, moved);
-    case SV_REQUEST_UNPACKING:
-    case SV_REQUEST_LEAVING:
-        if (recv->state == SV_REQUEST_LEAVING ? !sv_prelaunch_is_over(recv)
-                                              : !sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
-            return SELVAGE_IN_PROGRESS;
-        *moved = true;
-        sv_message_complete(recv, recv->error);
-        return SELVAGE_SUCCESS;
-    default:
-        return SELVAGE_IN_PROGRESS;
-    }
+                      : sv_message_recv_finish(recv, sv_message_verified(recv));
 }
 
 selvage_status_t sv_message_recv_advance(selvage_request_t *recv, bool *moved)
 {
-    const selvage_status_t status = sv_message_group_error(recv);
-    return settle_receive(recv, status == SELVAGE_SUCCESS ? progress_receive(recv, moved) : status);
+    bool got = false;
+    selvage_status_t status = sv_message_group_error(recv);
+    if (status != SELVAGE_SUCCESS)
+        return settle_receive(recv, status);
+    status = SELVAGE_IN_PROGRESS;
+    switch (recv->state) {
+    case SV_REQUEST_GATE: /* it begins once the caller's stream has come to it */
+        if (recv->early.launched) {
+            status = meet_early_kernel(recv);
+        } else if (recv->bytes && (status = sv_message_gate(recv)) != SELVAGE_SUCCESS) {
+            ; /* not yet, or the stream has failed */
+        } else if (recv->desc) {
+            status = sv_eager_receive(recv);
+        } else {
+            status = sv_get_begin(recv, &got);
+            if (status == SELVAGE_SUCCESS && !got)
+                status = sv_rendezvous_receive(recv);
+        }
+        *moved |= status == SELVAGE_SUCCESS;
+        if (status == SELVAGE_SUCCESS && recv->early.launched)
+            status = take_verified(recv, moved);
+        break;
+    case SV_REQUEST_MOVING:
+        status = recv->route == SV_MESSAGE_PUT && recv->early.launched ? take_verified(recv, moved)
+                                                                       : sv_rendezvous_take(recv, moved);
+        break;
+    case SV_REQUEST_CLOSING:
+        status = take_verified(recv, moved);
+        break;
+    case SV_REQUEST_UNPACKING:
+    case SV_REQUEST_LEAVING:
+        if (recv->state == SV_REQUEST_LEAVING ? !sv_prelaunch_is_over(recv)
+                                              : !sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
+            break;
+        *moved = true;
+        sv_message_complete(recv, recv->error);
+        break;
+    default:
+        break;
+    }
+    return settle_receive(recv, status);
 }
 
 /* --- the match ---------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t accept_match(selvage_request_t *recv, sv_ctrl_desc_t *desc)
+/* Nothing of it is wanted: its sender need not send it. A deferred one comes all the same, and meets nobody. */
+static selvage_status_t decline_message(selvage_request_t *recv, sv_ctrl_desc_t *desc)
 {
-    const bool too_long = recv->bytes > recv->place.bytes;
-    bool claimed;
-    selvage_status_t status = sv_message_rtr_match(recv, desc->header, &claimed);
-    if (status != SELVAGE_SUCCESS) {
-        sv_ctrl_free(recv->engine, desc);
-        return status;
-    }
-    if (too_long || (recv->bytes == 0 && desc->header->kind == SV_CTRL_RTS)) {
-        /* Nothing of it is wanted: its sender need not send it. A deferred one comes all the same, and meets nobody. */
-        const uint32_t kind = desc->header->kind;
-        if (kind == SV_CTRL_EAGER)
-            SV_TRY(sv_ctrl_consumed(recv->engine, desc));
-        else
-            sv_ctrl_free(recv->engine, desc);
-        if (kind == SV_CTRL_RTS)
-            SV_TRY(sv_message_reply(recv, SV_CTRL_CTS, SV_MESSAGE_NONE));
-        if (too_long)
-            return sv_error(SELVAGE_ERR_TRUNCATED, "a message of %llu bytes from rank %d (tag %d) meets a receive of "
-                            "%llu bytes", (unsigned long long)recv->bytes, recv->peer, recv->tag,
-                            (unsigned long long)recv->place.bytes);
-        sv_message_complete(recv, SELVAGE_SUCCESS);
-        return SELVAGE_SUCCESS;
-    }
-    if (!claimed) {
-        status = sv_get_match(recv, desc->header);
-        if (status != SELVAGE_SUCCESS) {
-            sv_ctrl_free(recv->engine, desc);
-            return status;
-        }
-    }
-    if (claimed) {
-        recv->route = SV_MESSAGE_PUT;
-        recv->state = SV_REQUEST_MOVING;
-        recv->engine->arrived.by[SV_WAY_DIRECT]++;
-        recv->engine->arrived.claimed++;
-        if (recv->key != recv->early.key)
-            sv_prelaunch_stop(recv);
-    }
-    if (desc->header->kind == SV_CTRL_DEFERRED)
-        recv->state = SV_REQUEST_DEFERRED;
-    if (desc->header->kind == SV_CTRL_EAGER)
-        recv->desc = desc;
+    const uint32_t kind = desc->header->kind;
+    if (kind == SV_CTRL_EAGER)
+        SV_TRY(sv_ctrl_consumed(recv->engine, desc));
     else
         sv_ctrl_free(recv->engine, desc);
-    return sv_message_trim(recv);
+    if (kind == SV_CTRL_RTS)
+        SV_TRY(sv_message_reply(recv, SV_CTRL_CTS, SV_MESSAGE_NONE));
+    if (recv->bytes > recv->place.bytes)
+        return sv_error(SELVAGE_ERR_TRUNCATED, "a message of %llu bytes from rank %d (tag %d) meets a receive of "
+                        "%llu bytes", (unsigned long long)recv->bytes, recv->peer, recv->tag,
+                        (unsigned long long)recv->place.bytes);
+    sv_message_complete(recv, SELVAGE_SUCCESS);
+    return SELVAGE_SUCCESS;
 }
 
 void sv_message_matched(selvage_request_t *recv, sv_ctrl_desc_t *desc)
 {
+    sv_message_engine_t *engine = recv->engine;
     const sv_ctrl_header_t *header = desc->header;
+    bool claimed = false;
+    /* 1. It is the message's from here on. */
     recv->peer = header->source;
     recv->tag = (int)header->tag;
     recv->bytes = header->bytes;
@@ -248,13 +258,118 @@ void sv_message_matched(selvage_request_t *recv, sv_ctrl_desc_t *desc)
     recv->attempt = recv->staged.losses = 0;
     recv->state = SV_REQUEST_GATE;
     if (recv->cancelled) /* too late */
-        recv->engine->ncancels--;
+        engine->ncancels--;
     recv->cancelled = false;
     sv_message_identify(recv);
     if (desc->devslot)
         sv_prelaunch_predict(recv, desc);
-    sv_list_append(&recv->engine->active, &recv->link);
-    settle_receive(recv, accept_match(recv, desc));
+    sv_list_append(&engine->active, &recv->link);
+    /* 2. What has become of its RTR, and what the sender offers. */
+    selvage_status_t status = sv_message_rtr_match(recv, header, &claimed);
+    if (status == SELVAGE_SUCCESS &&
+        (recv->bytes > recv->place.bytes || (recv->bytes == 0 && header->kind == SV_CTRL_RTS))) {
+        settle_receive(recv, decline_message(recv, desc));
+        return;
+    }
+    if (status == SELVAGE_SUCCESS && !claimed)
+        status = sv_get_match(recv, header);
+    if (status != SELVAGE_SUCCESS) {
+        sv_ctrl_free(engine, desc);
+        settle_receive(recv, status);
+        return;
+    }
+    /* 3. Where it goes on. */
+    if (claimed) {
+        recv->route = SV_MESSAGE_PUT;
+        recv->state = SV_REQUEST_MOVING;
+        engine->arrived.by[SV_WAY_DIRECT]++;
+        engine->arrived.claimed++;
+        if (recv->key != recv->early.key)
+            sv_prelaunch_stop(recv);
+    }
+    if (header->kind == SV_CTRL_DEFERRED)
+        recv->state = SV_REQUEST_DEFERRED;
+    if (header->kind == SV_CTRL_EAGER)
+        recv->desc = desc;
+    else
+        sv_ctrl_free(engine, desc);
+    settle_receive(recv, sv_message_trim(recv));
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+selvage_status_t sv_message_irecv(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
+                                  int tag, selvage_message_t **taken, void *stream, selvage_request_t **request_out)
+{
+    selvage_request_t *recv;
+    bool moved = false;
+    SV_TRY(sv_message_begin_request(comm, call, buffer, stream, &recv));
+    sv_message_engine_t *engine = recv->engine;
+    recv->peer = peer;
+    recv->tag = tag;
+    if (!taken)
+        sv_message_poll_if_many(engine);
+    selvage_status_t status = taken ? SELVAGE_SUCCESS : engine->broken;
+    if (status == SELVAGE_SUCCESS && peer == SV_MESSAGE_NOBODY) {
+        recv->tag = SV_MESSAGE_ANY;
+        sv_message_complete(recv, SELVAGE_SUCCESS);
+        return sv_message_conclude(recv, SELVAGE_SUCCESS, request_out);
+    }
+    if (status == SELVAGE_SUCCESS && stream != SELVAGE_MESSAGE_NO_STREAM && recv->place.bytes > 0)
+        status = sv_message_record(recv, stream);
+    if (status != SELVAGE_SUCCESS)
+        return sv_message_conclude(recv, status, request_out);
+    /* It meets its message, or is posted for it. */
+    sv_ctrl_desc_t *desc = taken ? (*taken)->desc : sv_message_unexpected(engine, peer, tag);
+    if (desc) {
+        sv_list_remove(&desc->link);
+        sv_message_matched(recv, desc);
+    } else {
+        sv_list_append(&engine->posted, &recv->link);
+        sv_message_rtr_post(recv);
+    }
+    if (taken) {
+        sv_free(*taken);
+        *taken = NULL;
+    }
+    /* Its message is there, or may be there, announced by a sender that saw no RTR: it begins now. */
+    if (recv->put.advertised)
+        (void)sv_message_poll_lazily(engine, 1);
+    if (recv->state == SV_REQUEST_GATE)
+        status = sv_message_recv_advance(recv, &moved);
+    return sv_message_conclude(recv, status, request_out);
+}
+
+/* What has come by now is found first. */
+void sv_message_expect(selvage_request_t *recv, uint64_t bytes)
+{
+    sv_message_engine_t *engine = recv->engine;
+    bool moved = false;
+    pthread_mutex_lock(&engine->lock);
+    recv->expected = true;
+    if (recv->state == SV_REQUEST_POSTED && !recv->is_send)
+        sv_message_poll_control(engine);
+    if (recv->state == SV_REQUEST_POSTED && !recv->is_send)
+        sv_prelaunch_expect(recv, bytes);
+    else if ((recv->state == SV_REQUEST_GATE || recv->state == SV_REQUEST_MOVING) && !recv->is_send)
+        (void)sv_message_recv_advance(recv, &moved); /* it has an error itself */
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void sv_message_cancel(selvage_request_t *recv)
+{
+    sv_message_engine_t *engine = recv->engine;
+    pthread_mutex_lock(&engine->lock);
+    if (!recv->is_send && recv->state == SV_REQUEST_POSTED && !recv->cancelled &&
+        sv_message_rtr_cancel(recv) != SV_RTR_CLAIMED) {
+        recv->cancelled = true;
+        sv_prelaunch_stop(recv);
+        if (recv->early.launched) /* a kernel may just be taking its message: it says so */
+            engine->ncancels++;
+        else
+            sv_message_complete(recv, SELVAGE_SUCCESS);
+    }
+    pthread_mutex_unlock(&engine->lock);
 }
 
 /* --- given up ----------------------------------------------------------------------------------------------------- */

@@ -209,53 +209,10 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *ct
     sv_message_wake(send);
 }
 
-void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *outcome)
-{
-    selvage_status_t status = SELVAGE_SUCCESS;
-    const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT;
-    if (outcome->value[0] == SV_OUTCOME_ABANDONED) {
-        /* A copy that has begun is over: its receiver has waited for that, unless its device has failed. */
-        if (send->number == outcome->number && send->state != SV_REQUEST_COMPLETE &&
-            send->state != SV_REQUEST_FILLING)
-            (void)sv_message_settle_send(
-                send, sv_error(SELVAGE_ERR_TIMEOUT, "rank %d has given up its receive of message %llu (tag %d, %llu "
-                               "bytes)", send->peer, (unsigned long long)send->number, send->tag,
-                               (unsigned long long)send->bytes));
-        return;
-    }
-    const bool is_got = send->state == SV_REQUEST_RTS_SENT && send->get.stamp != 0;
-    sv_message_peer_t *peer;
-    if (is_got && sv_message_peer(send->engine, send->peer, &peer) == SELVAGE_SUCCESS)
-        peer->gets_declined = 0;
-    if (!is_got && ((send->state != SV_REQUEST_AWAITS_STATUS && !direct) || outcome->attempt != send->attempt))
-        return;
-    if (outcome->value[0])
-        status = sv_error(SELVAGE_ERR_CHECKSUM, "message %llu to rank %d (tag %d, %llu bytes) did not verify there, "
-                          "after %u attempts; was its buffer written before it was complete, or freed?",
-                          (unsigned long long)send->number, send->peer, send->tag,
-                          (unsigned long long)send->bytes, send->attempt + 1);
-    sv_message_complete(send, status);
-}
-
 /* --- receive ------------------------------------------------------------------------------------------------------ */
 
 selvage_status_t sv_rendezvous_receive(selvage_request_t *recv)
 {
-    bool got = false;
-    if (!recv->early.launched)
-        SV_TRY(sv_get_begin(recv, &got));
-    if (got) {
-        sv_put_release(recv);
-        recv->route = SV_MESSAGE_GET;
-        recv->state = SV_REQUEST_MOVING;
-        recv->engine->arrived.by[SV_WAY_DIRECT] += recv->attempt == 0;
-        recv->engine->arrived.fetched += recv->attempt == 0;
-        bool moved = false;
-        selvage_status_t status = SELVAGE_SUCCESS;
-        if (recv->get.lent) /* its sender waits for what this enqueues, and this host may not come again soon */
-            status = sv_get_poll(recv, &moved);
-        return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
-    }
     sv_get_end(recv);
     sv_ctrl_header_t header = sv_message_recv_header(recv, SV_CTRL_CTS, SV_MESSAGE_PUT);
     recv->route = SV_MESSAGE_PUT;
@@ -274,37 +231,6 @@ selvage_status_t sv_rendezvous_receive(selvage_request_t *recv)
     recv->staged.record_here = false;
     recv->staged.silent_ns = 0;
     return sv_message_reply(recv, SV_CTRL_CTS, SV_MESSAGE_STAGED);
-}
-
-selvage_status_t sv_rendezvous_finish(selvage_request_t *recv, selvage_status_t found)
-{
-    const bool told = recv->route == SV_MESSAGE_PUT; /* by the kernel */
-    sv_message_count_outcome(recv, found);
-    sv_put_end(recv);
-    const bool again = found != SELVAGE_SUCCESS && sv_get_again(recv);
-    if (found == SELVAGE_SUCCESS)
-        SV_TRY(sv_get_to_host(recv));
-    if (!again)
-        sv_get_end(recv);
-    if (recv->route == SV_MESSAGE_GET)
-        recv->route = SV_MESSAGE_NONE;
-    if (found == SELVAGE_SUCCESS) {
-        if (!told)
-            SV_TRY(sv_message_reply(recv, SV_CTRL_STATUS, SV_OUTCOME_GOOD));
-        return sv_message_unpack(recv);
-    }
-    if (!again && !sv_message_may_retry(recv)) {
-        selvage_status_t status = sv_message_give_up(recv);
-        (void)sv_message_reply(recv, SV_CTRL_STATUS, SV_OUTCOME_BAD);
-        return status;
-    }
-    sv_log(SV_LOG_WARN, "message", "%s; %s", sv_thread_detail(),
-           again ? "taken once more from where it lies" : "asked for again");
-    recv->engine->counts.repeated++;
-    recv->attempt++;
-    sv_message_identify(recv);
-    recv->state = SV_REQUEST_GATE;
-    return SELVAGE_SUCCESS;
 }
 
 /* What a neighbour on the node has copied straight here. */
@@ -340,7 +266,7 @@ static selvage_status_t take_staged(selvage_request_t *recv, bool *moved)
                                  (unsigned long long)recv->bytes, recv->staged.issued, recv->staged.npieces);
             sv_message_pieces_end(recv);
             recv->staged.losses++; /* how often is bounded by the deadline alone */
-            return sv_rendezvous_finish(recv, SELVAGE_ERR_CHECKSUM);
+            return sv_message_recv_finish(recv, SELVAGE_ERR_CHECKSUM);
         }
         SV_TRY(status);
         sv_message_pieces_end(recv);
@@ -353,7 +279,7 @@ static selvage_status_t take_staged(selvage_request_t *recv, bool *moved)
         return SELVAGE_IN_PROGRESS;
     *moved = true;
     if (!recv->place.on_device)
-        return sv_rendezvous_finish(recv, sv_message_compare(recv, &recv->line->record, recv->staged.sum));
+        return sv_message_recv_finish(recv, sv_message_compare(recv, &recv->line->record, recv->staged.sum));
     recv->state = SV_REQUEST_CLOSING;
     const sv_verify_job_t job = {.src = recv->place.data, .record = &recv->line->record};
     return sv_message_verify(recv, &job, recv->engine->streams.in);

@@ -94,44 +94,31 @@ void sv_shm_prefer(sv_shm_end_t *end, bool host)
         __atomic_store_n(&end->shm->prefers_host, host, __ATOMIC_RELEASE);
 }
 
-bool sv_shm_prefers_host(const sv_shm_end_t *end)
-{
-    return __atomic_load_n(&end->shm->prefers_host, __ATOMIC_ACQUIRE); /* partner: the release in sv_shm_prefer() */
-}
-
-static selvage_status_t poll_segment(sv_message_engine_t *engine, const sv_message_peer_t *peer, bool *moved)
-{
-    sv_shm_end_t *end = peer->in;
-    for (unsigned i = 0; i < SV_SHM_SLOTS; i++) {
-        sv_ctrl_desc_t *desc = &end->desc[i];
-        /* Partner: the release in sv_ctrl_send() of the writer, or of its kernel. */
-        const uint64_t stamp = __atomic_load_n(desc->word, __ATOMIC_ACQUIRE);
-        if (stamp == end->stamp[i])
-            continue;
-        end->stamp[i] = desc->stamp = stamp;
-        end->used = *moved = true;
-        const bool by_slot = desc->header->kind == SV_CTRL_EAGER && desc->header->value[0];
-        const bool fits = !by_slot || (end->devslot.base && desc->header->bytes <= engine->devslot_bytes);
-        if (sv_ctrl_is_valid(engine, desc->header) && fits) {
-            desc->devslot = by_slot ? end : NULL;
-            desc->devslot_count = desc->header->value[0];
-            SV_TRY(sv_message_arrive(engine, desc));
-            continue;
-        }
-        /* It lies where its writer has put it, and is gone: who waits for it would do so for ever. */
-        return sv_error(SELVAGE_ERR_CHECKSUM, "a control message in memory shared with rank %d does not verify",
-                        peer->rank);
-    }
-    return SELVAGE_SUCCESS;
-}
-
 selvage_status_t sv_shm_poll(sv_message_engine_t *engine, bool *moved)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &engine->shm_peers)
     {
         sv_message_peer_t *peer = SV_CONTAINER_OF(it, sv_message_peer_t, shm_link);
-        SV_TRY(poll_segment(engine, peer, moved));
+        sv_shm_end_t *end = peer->in;
+        for (unsigned i = 0; i < SV_SHM_SLOTS; i++) {
+            sv_ctrl_desc_t *desc = &end->desc[i];
+            /* Partner: the release in sv_ctrl_send() of the writer, or of its kernel. */
+            const uint64_t stamp = __atomic_load_n(desc->word, __ATOMIC_ACQUIRE);
+            if (stamp == end->stamp[i])
+                continue;
+            end->stamp[i] = desc->stamp = stamp;
+            end->used = *moved = true;
+            const bool by_slot = desc->header->kind == SV_CTRL_EAGER && desc->header->value[0];
+            const bool fits = !by_slot || (end->devslot.base && desc->header->bytes <= engine->devslot_bytes);
+            /* It lies where its writer has put it, and is gone: who waits for it would do so for ever. */
+            if (!sv_ctrl_is_valid(engine, desc->header) || !fits)
+                return sv_error(SELVAGE_ERR_CHECKSUM,
+                                "a control message in memory shared with rank %d does not verify", peer->rank);
+            desc->devslot = by_slot ? end : NULL;
+            desc->devslot_count = desc->header->value[0];
+            SV_TRY(sv_message_arrive(engine, desc));
+        }
     }
     return SELVAGE_SUCCESS;
 }

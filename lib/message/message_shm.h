@@ -106,7 +106,10 @@ sv_ctrl_desc_t *sv_shm_take_slot(sv_message_engine_t *engine, sv_shm_end_t *end)
 void sv_shm_put_slot(sv_ctrl_desc_t *desc);
 /* Reader: where the last message of device memory went, for the writer to choose by; and the writer asks. */
 void sv_shm_prefer(sv_shm_end_t *end, bool host);
-bool sv_shm_prefers_host(const sv_shm_end_t *end);
+static inline bool sv_shm_prefers_host(const sv_shm_end_t *end)
+{
+    return __atomic_load_n(&end->shm->prefers_host, __ATOMIC_ACQUIRE); /* partner: the release in sv_shm_prefer() */
+}
 /* Takes what has arrived. ERR_CHECKSUM if that is damaged, because nobody sends it again. */
 selvage_status_t sv_shm_poll(sv_message_engine_t *engine, bool *moved);
 

@@ -13,6 +13,7 @@
 #include "message/message_idle.h"
 #include "message/message_pool.h"
 #include "message/message_prelaunch.h"
+#include "message/message_protocols.h"
 #include "message/message_unacked.h"
 
 typedef struct sv_message_deadline {
@@ -87,11 +88,6 @@ static selvage_status_t report_timeout(const selvage_request_t *request)
                     what_it_waits_for(request), more);
 }
 
-static selvage_message_status_t empty_status(void)
-{
-    return (selvage_message_status_t){.source = SV_MESSAGE_ANY, .tag = SV_MESSAGE_ANY};
-}
-
 /* Lets go of the lock, and then of what nobody has used for long. That may wait for the device, which a wait may,
    unless its call waits on for other requests. */
 static void leave_wait(const sv_message_deadline_t *wait, bool waits_on)
@@ -103,48 +99,6 @@ static void leave_wait(const sv_message_deadline_t *wait, bool waits_on)
     pthread_mutex_unlock(&engine->lock);
     if (!waits_on)
         sv_message_free_idle(engine, &idle);
-}
-
-/* Gives a complete request back. */
-static selvage_status_t finish_request(selvage_request_t **request, selvage_message_status_t *status_out)
-{
-    selvage_request_t *done = *request;
-    const selvage_status_t status = done->error;
-    selvage_message_status_t text = empty_status();
-    text.error = status;
-    text.cancelled = done->cancelled;
-    text.bytes = done->cancelled ? 0 : done->bytes;
-    if (!done->is_send && !done->cancelled) {
-        text.source = done->peer;
-        text.tag = done->tag;
-    }
-    if (status_out)
-        *status_out = text;
-    (void)sv_message_release_held(done);
-    if (status != SELVAGE_SUCCESS)
-        snprintf(sv_thread_detail(), SV_DETAIL_BYTES, "%s", done->detail);
-    sv_message_put_request(done);
-    *request = NULL;
-    return status;
-}
-
-selvage_status_t sv_message_test(selvage_request_t **request, selvage_message_status_t *status_out)
-{
-    if (!*request) {
-        if (status_out)
-            *status_out = empty_status();
-        return SELVAGE_SUCCESS;
-    }
-    sv_message_engine_t *engine = (*request)->engine;
-    pthread_mutex_lock(&engine->lock);
-    if ((*request)->state != SV_REQUEST_COMPLETE)
-        (void)sv_message_poll_lazily(engine, 2);
-    sv_message_group_launch_old(engine);
-    selvage_status_t status = SELVAGE_IN_PROGRESS;
-    if ((*request)->state == SV_REQUEST_COMPLETE)
-        status = finish_request(request, status_out);
-    pthread_mutex_unlock(&engine->lock);
-    return status;
 }
 
 static selvage_request_t *first_open(size_t count, selvage_request_t **requests)
@@ -162,7 +116,7 @@ static selvage_status_t wait_for_any(size_t count, selvage_request_t **requests,
     if (!any) {
         *index_out = SIZE_MAX;
         if (status_out)
-            *status_out = empty_status();
+            *status_out = sv_message_empty_status();
         return SELVAGE_SUCCESS;
     }
     sv_message_engine_t *engine = any->engine;
@@ -176,7 +130,7 @@ static selvage_status_t wait_for_any(size_t count, selvage_request_t **requests,
         while (index < count && !(requests[index] && requests[index]->state == SV_REQUEST_COMPLETE))
             index++;
         if (index < count) {
-            selvage_status_t status = finish_request(&requests[index], status_out);
+            selvage_status_t status = sv_message_finish(&requests[index], status_out);
             *index_out = index;
             leave_wait(&patient, waits_on);
             return status;
@@ -225,7 +179,7 @@ selvage_status_t sv_message_waitall(size_t count, selvage_request_t **requests, 
         if (status == SELVAGE_IN_PROGRESS)
             status = SELVAGE_ERR_TIMEOUT;
         if (status != SELVAGE_SUCCESS && requests[i] && status_out) { /* it is open still */
-            *status_out = empty_status();
+            *status_out = sv_message_empty_status();
             status_out->error = status;
         }
         in_time = in_time && status != SELVAGE_ERR_TIMEOUT;

@@ -147,8 +147,8 @@ static void test_probing(local_rank_t *self, size_t bytes)
     CHECK(!found);
     const sv_message_buffer_t buffer = {recv.buf, &recv.map};
     message_end_mark(&recv);
-    CHECK_STATUS(sv_message_imrecv(&taken, "test", &buffer, SELVAGE_MESSAGE_NO_STREAM, &recv.request),
-                 SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, SV_MESSAGE_ANY, SV_MESSAGE_ANY, &taken,
+                                  SELVAGE_MESSAGE_NO_STREAM, &recv.request), SELVAGE_SUCCESS);
     CHECK(taken == NULL);
     CHECK_STATUS(sv_message_wait(&recv.request, &status), SELVAGE_SUCCESS);
     CHECK_EQ(message_end_wrong(&recv, bytes, key_of(before, self->rank, 1)), -1);
@@ -246,8 +246,8 @@ static void receive_ahead_and_behind(message_end_t *end)
     message_end_send(&end[ANSWER], &shape, 0, ANSWER, 1);
     const sv_message_buffer_t buffer = {end[TAKEN].buf, &end[TAKEN].map};
     message_end_mark(&end[TAKEN]);
-    CHECK_STATUS(sv_message_imrecv(&taken, "test", &buffer, SELVAGE_MESSAGE_NO_STREAM, &end[TAKEN].request),
-                 SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_irecv(comm, "test", &buffer, SV_MESSAGE_ANY, SV_MESSAGE_ANY, &taken,
+                                  SELVAGE_MESSAGE_NO_STREAM, &end[TAKEN].request), SELVAGE_SUCCESS);
     message_end_recv(&end[HELD], &shape, SV_MESSAGE_ANY, SV_MESSAGE_ANY);
     for (int i = 0; i < OVERTAKING; i++) {
         CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
@@ -456,7 +456,8 @@ static void refusals(local_rank_t *self)
     CHECK(strstr(selvage_error_detail(), "test: buf:") != NULL);
     const sv_message_buffer_t buffer = {end.buf, &end.map};
     selvage_message_status_t status;
-    CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, SV_MESSAGE_NOBODY, 0, NULL, &request), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, SV_MESSAGE_NOBODY, 0, NULL, NULL, &request),
+                 SELVAGE_SUCCESS);
     CHECK_STATUS(sv_message_wait(&request, &status), SELVAGE_SUCCESS);
     CHECK_EQ(status.bytes, 0);
     CHECK_EQ(status.source, SV_MESSAGE_NOBODY);

@@ -250,7 +250,7 @@ static void look_at_few(local_rank_t *self)
     if (self->rank == 1)
         for (int i = 0; i < MANY; i++) {
             const sv_message_buffer_t buffer = {in[i], &map};
-            CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, 0, i, SELVAGE_MESSAGE_NO_STREAM,
+            CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, 0, i, NULL, SELVAGE_MESSAGE_NO_STREAM,
                                           &request[1][i]), SELVAGE_SUCCESS);
         }
     for (int i = 0; self->rank == 1 && i < 100; i++)

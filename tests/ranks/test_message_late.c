@@ -240,7 +240,7 @@ static void burst(local_rank_t *self)
             CHECK_STATUS(sv_message_isend(self->comm, "isend", &buffer, 1, TAG, SV_SEND_SYNCHRONOUS,
                                           SELVAGE_MESSAGE_NO_STREAM, &request[i]), SELVAGE_SUCCESS);
         else
-            CHECK_STATUS(sv_message_irecv(self->comm, "irecv", &buffer, 0, TAG, SELVAGE_MESSAGE_NO_STREAM,
+            CHECK_STATUS(sv_message_irecv(self->comm, "irecv", &buffer, 0, TAG, NULL, SELVAGE_MESSAGE_NO_STREAM,
                                           &request[i]), SELVAGE_SUCCESS);
     }
     CHECK_STATUS(sv_message_waitall(COUNT, request, NULL), SELVAGE_SUCCESS);
@@ -288,8 +288,8 @@ static void held_empty(local_rank_t *self)
     local_ranks_barrier(self);
     for (int i = 0; self->rank == 1 && i < COUNT; i++) {
         const sv_message_buffer_t buffer = {bytes + i, &map[i >= LONG]};
-        CHECK_STATUS(sv_message_irecv(self->comm, "irecv", &buffer, 0, TAG, SELVAGE_MESSAGE_NO_STREAM, &request[i]),
-                     SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_irecv(self->comm, "irecv", &buffer, 0, TAG, NULL, SELVAGE_MESSAGE_NO_STREAM,
+                                      &request[i]), SELVAGE_SUCCESS);
     }
     CHECK_STATUS(sv_message_waitall(COUNT, request, NULL), SELVAGE_SUCCESS);
     for (int i = 0; self->rank == 0 && i < SV_MESSAGE_PEERS; i++)

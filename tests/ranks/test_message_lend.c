@@ -478,7 +478,7 @@ static void lend_with_fault(local_rank_t *self)
         if (atomic_load(&sent) > 0) {
             const sv_message_buffer_t buffer = {end.buf, &end.map};
             message_end_mark(&end);
-            status = sv_message_irecv(self->comm, "test", &buffer, 0, 3, lent.stream, &end.request);
+            status = sv_message_irecv(self->comm, "test", &buffer, 0, 3, NULL, lent.stream, &end.request);
             if (status == SELVAGE_SUCCESS)
                 status = await_end(&end);
             if (status == SELVAGE_SUCCESS)

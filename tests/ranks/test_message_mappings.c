@@ -59,8 +59,8 @@ static void move_once(local_rank_t *self, uint8_t *memory, int turn, bool by_pol
         CHECK_STATUS(sv_message_isend(self->comm, "test", &buffer, 1, turn, SV_SEND_PLAIN, SELVAGE_MESSAGE_NO_STREAM,
                                       &request), SELVAGE_SUCCESS);
     else
-        CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, 0, turn, SELVAGE_MESSAGE_NO_STREAM, &request),
-                     SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, 0, turn, NULL, SELVAGE_MESSAGE_NO_STREAM,
+                                      &request), SELVAGE_SUCCESS);
     end_request(self, &request, by_polls);
     if (self->rank == 1)
         CHECK(at[0] == turn + 1 && at[BYTES - 1] == turn + 1);
@@ -277,8 +277,8 @@ static void move_type(local_rank_t *self, uint8_t *memory, int type)
         CHECK_STATUS(sv_message_isend(self->comm, "test", &buffer, 1, type, SV_SEND_PLAIN, SELVAGE_MESSAGE_NO_STREAM,
                                       &request), SELVAGE_SUCCESS);
     else
-        CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, 0, type, SELVAGE_MESSAGE_NO_STREAM, &request),
-                     SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, 0, type, NULL, SELVAGE_MESSAGE_NO_STREAM,
+                                      &request), SELVAGE_SUCCESS);
     CHECK_STATUS(sv_message_wait(&request, NULL), SELVAGE_SUCCESS);
     for (int run = 0; self->rank == 1 && run < RUNS; run++)
         CHECK_EQ(memory[run * (2 + type)], (uint8_t)(type + run));

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Digest kernels of several messages in one launch. Under the engine's lock; the engine has one group. */
-#ifndef SV_MESSAGE_GROUP_H
-#define SV_MESSAGE_GROUP_H
+/*
+ * Digest kernels: of several messages in one launch, and those that wait for what they verify (message_digest.c). What
+ * they do for a message is in message_engine.h. Under the engine's lock; the engine has one group.
+ */
+#ifndef SV_MESSAGE_DIGEST_H
+#define SV_MESSAGE_DIGEST_H
 
 #include "base/base_status.h"
 #include "kernels/kernels.h"
@@ -35,5 +38,16 @@ void sv_message_group_launch_old(struct sv_message_engine *engine);
 selvage_status_t sv_message_group_digest(selvage_request_t *request, const sv_digest_arg_t *arg, void *stream);
 /* The error of a kernel that was kept, told once; its detail becomes the thread's. */
 selvage_status_t sv_message_group_error(selvage_request_t *request);
+
+/* --- a receive's kernel that waits -------------------------------------------------------------------------------- */
+
+/* Whether it has gone without the message; and whether it is over, without the message or with it. */
+bool sv_prelaunch_has_left(selvage_request_t *recv);
+bool sv_prelaunch_is_over(selvage_request_t *recv);
+/* Tells it to go; and notes that it is over. */
+void sv_prelaunch_stop(selvage_request_t *recv);
+void sv_prelaunch_ended(selvage_request_t *recv);
+/* How many blocks of such kernels may be on the device by now. */
+unsigned sv_prelaunch_blocks(const struct sv_message_engine *engine);
 
 #endif
