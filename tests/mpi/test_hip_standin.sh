@@ -61,7 +61,7 @@ mpi() {
 smoke=$top_builddir/tools/selvage-smoke
 export HIP_STANDIN_DEVICES=3 # one for each rank: those that share one get no kernels that wait
 right="every packet was right"
-for arch in gfx90a gfx942; do
+for arch in ${HIP_ARCHS:-gfx90a gfx942}; do
     export HIP_STANDIN_ARCH=$arch
     mpi 2 0 "$right" "$smoke" --sizes 0,13,4K,100001 --epochs 2 --json "$work/json"
     all_given_back 2 "smoke on $arch"
