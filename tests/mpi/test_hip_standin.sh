@@ -167,8 +167,8 @@ done
 serious=(hipMalloc hipExtMallocWithFlags hipHostMalloc hipStreamCreateWithPriority hipEventCreateWithFlags
     hipEventRecord hipEventQuery hipStreamQuery hipStreamWaitEvent hipMemcpyAsync hipMemsetAsync hipModuleLaunchKernel)
 
-# Up to so many calls of each name, the first and the last among them (every one in the mode "device"); polls are as
-# many as time allows.
+# Up to so many calls of each name, the first and the last among them (every one in the mode "device", with BRIEF eight
+# of each); polls are as many as time allows.
 numbers() { # COUNT
     awk -v count="$1" -v most="$most" 'BEGIN {
         if (count < most) most = count
@@ -176,7 +176,8 @@ numbers() { # COUNT
 }
 for mode in device peer shared staged; do
     most=${HIP_STANDIN_MOST:-$([ -n "${BRIEF:-}" ] && echo 2 || echo 4)}
-    [ "$mode" != device ] || most=1000
+    [ "$mode" != device ] || most=${BRIEF:+8}
+    most=${most:-1000}
     drive "$mode" HIP_STANDIN_COUNTS=1 || fail "$mode: an error without a failed call"
     sed -n 's/^hip stand-in: count \([A-Za-z]*\) \([0-9]*\)$/\1 \2/p' "$work/out" >"$work/counts"
     [ -s "$work/counts" ] || fail "$mode: no calls were counted"

@@ -202,7 +202,8 @@ static void test_layouts(void)
         make_known(size);
         for (unsigned l = 0; l < LAYOUTS; l++) {
             layout_t layout = layouts[l];
-            if (check_brief() && (l + (unsigned)size) % 3 != 0)
+            /* In ./check each layout with two numbers of ranks in the first pass, and with another in the others. */
+            if (check_brief() ? (l + (unsigned)size) % 6 != 0 : check_part(3) < 3 && (l + (unsigned)size) % 3 != 1)
                 continue;
             if ((size > 4 || check_brief()) && layout.ncounts == COUNTS && size != RANKS)
                 layout.ncounts--;
