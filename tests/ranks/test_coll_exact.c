@@ -367,9 +367,12 @@ static void test_at_once(void)
     static const char *const environments[] = {"", "PROGRESS=thread", "COLL_INTERNODE=chain"};
     for (int nodes = 0; nodes < 3; nodes++) {
         local_ranks_env(environments[nodes]);
-        local_ranks_run(&(local_run_t){.size = 4, .ranks_per_node = nodes ? 2 : 0, .body = run_streams});
-        local_ranks_run(&(local_run_t){.size = 3, .ranks_per_node = nodes, .body = run_groups});
-        local_ranks_run(&(local_run_t){.size = 3, .ranks_per_node = nodes, .body = run_edge});
+        if (!check_brief() || nodes != 1)
+            local_ranks_run(&(local_run_t){.size = 4, .ranks_per_node = nodes ? 2 : 0, .body = run_streams});
+        if (!check_brief() || nodes == 1)
+            local_ranks_run(&(local_run_t){.size = 3, .ranks_per_node = nodes, .body = run_groups});
+        if (!check_brief() || nodes == 0)
+            local_ranks_run(&(local_run_t){.size = 3, .ranks_per_node = nodes, .body = run_edge});
     }
     local_ranks_env("");
     local_ranks_run(&(local_run_t){.size = 3, .body = run_graph});
