@@ -3,7 +3,7 @@ dnl
 dnl SELVAGE_CHECK_HIP: what the AMD device needs. PATH is a compiler or a ROCm prefix. auto builds nothing for these
 dnl GPUs unless both are there, and says what is missing; compiler is content with the first, for tests of the code:
 dnl - A compiler that turns the kernels into code objects for AMD GPUs: a clang with that backend and its linker;
-dnl   it needs no HIP. Sets HIP_CLANG and the conditional HAVE_HIP_COMPILER.
+dnl   it needs no HIP. Sets HIP_CLANG, HIP_ARCHS and the conditional HAVE_HIP_COMPILER.
 dnl - HIP's headers and libamdhip64, for the C compiler. Sets HIP_CPPFLAGS, HIP_LIBS, HIP_SOVERSION (the number in the
 dnl   library's soname) and the conditional HAVE_HIP_RUNTIME, which is true only if there is a compiler as well.
 
@@ -45,6 +45,16 @@ AC_DEFUN([SELVAGE_CHECK_HIP], [
     [AS_HELP_STRING([--with-hip=yes|no|auto|compiler|PATH],
       [the AMD device and its kernels: a clang or a ROCm prefix; compiler: the kernels also without HIP (auto)])],
     [], [with_hip=auto])
+  AC_ARG_WITH([hip-archs],
+    [AS_HELP_STRING([--with-hip-archs=LIST], [AMD architectures to compile for (gfx90a,gfx942)])],
+    [], [with_hip_archs=gfx90a,gfx942])
+  HIP_ARCHS=`echo "$with_hip_archs" | tr , ' '`
+  AS_IF([test -z "$HIP_ARCHS"], [AC_MSG_ERROR([--with-hip-archs=$with_hip_archs: names none])])
+  for selvage_arch in $HIP_ARCHS; do
+    AS_CASE([$selvage_arch], [gfx90a|gfx942], [],
+      [AC_MSG_ERROR([--with-hip-archs=$with_hip_archs: gfx90a, gfx942, or both])])
+  done
+  AC_SUBST([HIP_ARCHS])
   HIP_CLANG=
   AC_MSG_CHECKING([for a compiler of AMD device code])
   AS_CASE([$with_hip],
@@ -80,7 +90,7 @@ AC_DEFUN([SELVAGE_CHECK_HIP], [
   AS_IF([test -n "$HIP_CLANG"],
     [selvage_hip_missing="$HIP_CLANG, but no HIP runtime with headers"
      AS_CASE([$with_hip:$HIP_SOVERSION], [auto:], [HIP_CLANG=])])
-  AS_IF([test -n "$HIP_CLANG"], [selvage_hip_summary="$HIP_CLANG, gfx90a and gfx942"],
+  AS_IF([test -n "$HIP_CLANG"], [selvage_hip_summary="$HIP_CLANG, architectures $with_hip_archs"],
     [test "$with_hip" = no], [selvage_hip_summary=no], [selvage_hip_summary="no: $selvage_hip_missing"])
   selvage_amd_summary="no"
   AS_IF([test -n "$HIP_SOVERSION"], [selvage_amd_summary="plug-in for libamdhip64.so.$HIP_SOVERSION"])
@@ -91,4 +101,5 @@ AC_DEFUN([SELVAGE_CHECK_HIP], [
   AM_CONDITIONAL([HAVE_HIP_RUNTIME], [test -n "$HIP_SOVERSION"])
   AM_CONDITIONAL([HAVE_HIP_COMPILER], [test -n "$HIP_CLANG"])
   AC_SUBST([SELVAGE_WITH_HIP], [$with_hip])
+  AC_SUBST([SELVAGE_WITH_HIP_ARCHS], [$with_hip_archs])
 ])

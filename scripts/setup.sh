@@ -68,6 +68,8 @@ configured_tree() {
         # Its own choice is bash, in which libtool, a script that is started for each object, takes half as long again.
         [ ! -x /bin/dash ] || shell=(CONFIG_SHELL=/bin/dash)
         (cd "$dir" && run env "${shell[@]}" "$source/configure" --quiet "$@") || return 1
+        # It would be older than its stamp, and each make would begin all that depends on it after all that does not.
+        [ "$dir/config.h" -ot "$dir/config.status" ] || touch -r "$dir/config.h" "$dir/stamp-h1"
         echo "$source $*" >"$dir/configured"
     fi
 }

@@ -4,9 +4,10 @@
 # Programs whose ranks are threads, with machine code for AMD GPUs in the place of the software device's kernels
 # (emulated_bodies.cc): what no plug-in for AMD launches is executed too, runs among it. The programs are those that
 # test the software device, and their inputs the same. bits_driver makes launches of its own, by both, after which all
-# memory is the same; AMDGPU_BITS says how many inputs it has. With BRIEF, of either value, only some run, with few
-# cases and each for one architecture; all of them, which take minutes, in check-long. Kernels of LL128, which the
-# library has off on AMD GPUs, are not compiled for them, and stay the software device's.
+# memory is the same; AMDGPU_BITS says how many inputs it has. The architectures are those of the build. With BRIEF, of
+# either value, only some programs run, with few cases and each for one architecture; all of them, which take minutes,
+# in check-long. Kernels of LL128, which the library has off on AMD GPUs, are not compiled for them, and stay the
+# software device's.
 set -u
 top_builddir=${top_builddir:-.}
 table=$top_builddir/tests/amdgpu/coverage_table
@@ -48,11 +49,12 @@ if [ -n "${BRIEF:-}" ]; then
 else
     programs+=(exact_kernels pack exchange_local exchange_layout halo_random coll)
 fi
-for arch in gfx942 gfx90a; do
+read -ra archs <<<"${HIP_ARCHS:-gfx942 gfx90a}"
+for arch in "${archs[@]}"; do
     export AMDGPU_ARCH=$arch
     for ((i = 0; i < ${#programs[@]}; i++)); do
-        # With BRIEF each program runs the code for one of the two architectures.
-        [ -n "${BRIEF:-}" ] && [ $((i % 2)) -eq "$skipped" ] || emulated "${programs[i]}"
+        # With BRIEF each program runs the code for one of two architectures.
+        [ -n "${BRIEF:-}" ] && [ ${#archs[@]} -eq 2 ] && [ $((i % 2)) -eq "$skipped" ] || emulated "${programs[i]}"
     done
     skipped=$((1 - skipped))
     bits

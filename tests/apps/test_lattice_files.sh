@@ -27,14 +27,14 @@ refused() {
     ! grep -q 'computed' "$work/out" || fail "a table all the same: $*"
 }
 
-# bad NAME TEXT: the file $work/NAME is refused with a message that names it.
+# bad NAME TEXT: the file $work/NAME is refused with a message that names it. With BRIEF half of the files are tried.
 some=3
 case ${BRIEF:-} in
 cases) some=1 ;;
 yes) some=2 ;;
 esac
 bad() {
-    refused "$some" 1 "^plaquette: $work/$1: .*$2" --lattice "$work/$1"
+    alike refused "$some" 1 "^plaquette: $work/$1: .*$2" --lattice "$work/$1"
 }
 
 # patch NAME OFFSET BYTES: a copy of the good file, with some bytes overwritten (printf escapes).

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The AMD plug-in with its kernels executed: the machine code for gfx90a and gfx942, in the interpreter of tests/amdgpu,
-# under the stand-in for HIP's runtime. The tests' own programs compare what they always compare: packed boxes, batches,
-# every route of exchanges, layouts, halos, messages, collectives by every algorithm and protocol that AMD GPUs take,
-# damage, a lattice. All of it says that it is emulated. At the end a table says which share of the code has run; no
-# instruction in it may be unknown to the interpreter. In every second run accesses to memory are complete as late as
-# the code's waits allow. AMDGPU_CASES and AMDGPU_STRIDE make it longer, and
-# AMDGPU_COVERAGE, which names a folder, keeps what has run.
+# The AMD plug-in with its kernels executed: the machine code for each architecture of the build, in the interpreter of
+# tests/amdgpu, under the stand-in for HIP's runtime. The tests' own programs compare what they always compare: packed
+# boxes, batches, every route of exchanges, layouts, halos, messages, collectives by every algorithm and protocol that
+# AMD GPUs take, damage, a lattice. All of it says that it is emulated. At the end a table says which share of the code
+# has run; no instruction in it may be unknown to the interpreter. In every second run accesses to memory are complete
+# as late as the code's waits allow. AMDGPU_CASES and AMDGPU_STRIDE make it longer, and AMDGPU_COVERAGE, which names a
+# folder, keeps what has run.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -54,10 +54,11 @@ emulate() {
         fail "something is alive or was misused: $arch, $ranks ranks: $*"
 }
 
-# some ...: the same; with BRIEF each such run is made with the code for one of the two architectures only.
+# some ...: the same; with BRIEF each such run is made with the code for one of two architectures only.
+read -ra archs <<<"${HIP_ARCHS:-gfx942 gfx90a}"
 some() {
     turn=$((turn + 1))
-    [ -n "${BRIEF:-}" ] && [ $((turn % 2)) -eq "$skipped" ] || emulate "$@"
+    [ -n "${BRIEF:-}" ] && [ ${#archs[@]} -eq 2 ] && [ $((turn % 2)) -eq "$skipped" ] || emulate "$@"
 }
 
 collectives() { # RANKS ORDER
@@ -69,7 +70,7 @@ SELVAGE_DEVICE=soft "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/exam
     --write "$work/lattice" --extent 4x4x4x4 >"$work/out" 2>&1 || fail "no lattice"
 right="every packet was right"
 smoke=$top_builddir/tools/selvage-smoke
-for arch in gfx942 gfx90a; do
+for arch in "${archs[@]}"; do
     export HIP_STANDIN_ARCH=$arch
     turn=0 skipped=$((1 - skipped))
     emulate 2 "emulated $arch\$" "$top_builddir/tools/selvage-info"

@@ -109,6 +109,10 @@ case ${SANITIZER:-} in
 *thread*) modes= ;; # that wants to be loaded first
 *) . "$top_srcdir/tests/fixtures/preload.sh" ;;
 esac
+case ${BRIEF:-} in # each of the passes of ./check has one
+cases) modes=${modes:+auto} ;;
+yes) modes=${modes:+on} ;;
+esac
 export SELVAGE_JOB=test SELVAGE_DROPIN_FAST_BYTES=96
 for mode in $modes; do
     seen=$(RUN_MPI_FLAGS="${RUN_MPI_FLAGS:-} $preload$ending" SELVAGE_DROPIN_FAST=$mode \

@@ -39,8 +39,13 @@ batch order SELVAGE_PROGRESS=thread
 says_not batched
 batch order SELVAGE_DROPIN_SYNC=auto
 says_not batched
+modes="on auto"
+case ${BRIEF:-} in
+cases) modes=auto ;;
+yes) modes=on ;;
+esac
 # Beside messages from device to device.
-for mode in on auto; do
+for mode in $modes; do
     for what in order blocks ends; do
         batch "$what" SELVAGE_JOB=test SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
         says 'batched, in'
@@ -133,11 +138,6 @@ rows 128 128 adjacent SELVAGE_DROPIN_POOL_BYTES=0 # nothing is pinned
 for sync in auto device; do
     rows - - adjacent SELVAGE_DROPIN_SYNC=$sync
 done
-modes="on auto"
-case ${BRIEF:-} in
-cases) modes=auto ;;
-yes) modes=on ;;
-esac
 seeds="1 2"
 [ -z "${BRIEF:-}" ] || seeds=1
 for seed in $seeds; do
@@ -147,7 +147,12 @@ for seed in $seeds; do
     done
 done
 # Random messages, whose contents MPI's own calls say.
-for seed in 21 22; do
+case ${BRIEF:-} in
+cases) seeds=21 ;;
+yes) seeds=22 ;;
+*) seeds="21 22" ;;
+esac
+for seed in $seeds; do
     "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_messages" "$seed" 200 "" \
         >"$dir/out" 2>&1 || { cat "$dir/out"; echo "FAIL: dropin_messages, seed $seed"; failed=1; }
     says 'batched, in'

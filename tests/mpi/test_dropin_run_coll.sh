@@ -83,7 +83,7 @@ program "$ranks" blocks-of-each-kind ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 
     refused-as-without-the-drop-in >"$dir/plain" 2>&1 ||
     { cat "$dir/plain"; echo "FAIL: errors without the drop-in"; failed=1; }
 grep '^refused: ' "$dir/plain" | sort >"$dir/wanted"
-for mode in $modes off; do
+for mode in $modes $off; do
     program 2 refused-as-without-the-drop-in '0 failed' SELVAGE_DROPIN_FAST=$mode
     grep '^refused: ' "$dir/out" | sort | diff "$dir/wanted" - || { echo "FAIL: errors, $mode"; failed=1; }
 done
@@ -101,7 +101,7 @@ awk '/received +verified +damaged/ {n = 2; next} n-- > 0 {damaged += $4; bad += 
      END {exit bad > 0 || damaged == 0}' "$dir/out" ||
     { cat "$dir/out"; echo "FAIL: not all requests were verified"; failed=1; }
 # A receive that is too short for an announcement keeps no sender, and one that is too short for a message says so.
-for mode in $modes off; do
+for mode in $modes $off; do
     program 2 recv-too-short '0 failed' SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
 done
 program 2 recv-ended-past-the-drop-in '0 failed' SELVAGE_DROPIN_FAST_BYTES=1024
@@ -150,11 +150,11 @@ example() {
         >"$dir/out" 2>&1 && grep -q ': right$' "$dir/out" ||
         { cat "$dir/out"; echo "FAIL: $name $* on $ranks ranks"; failed=1; }
 }
-example 2 jacobi --n 60 --steps 40
-example 2 jacobi --n 60 --steps 40 --by-hand
-example 2 jacobi --n 60 --steps 40 --host-sum
-example 2 window --most 4194304
-example 2 window --most 4194304 --by-hand
+alike example 2 jacobi --n 60 --steps 40
+alike example 2 jacobi --n 60 --steps 40 --by-hand
+alike example 2 jacobi --n 60 --steps 40 --host-sum
+alike example 2 window --most 4194304
+alike example 2 window --most 4194304 --by-hand
 SELVAGE_CHECKSUM=on SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1 \
     example 2 jacobi --n 60 --steps 40
 # Its rows are long enough for the route, its sums are not. What it calls is what the report names, by any route.

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Graphs over MPI: halos and all-reduces replayed, and mixed with epochs that the host begins. GRAPH_EPOCHS of each
-# (2000), with as many mixed.
+# (2000, with BRIEF 500), with as many mixed.
 set -eu
 top_srcdir=${top_srcdir:-.}
 program=${top_builddir:-.}/tests/mpi/graph_mpi
-epochs=${GRAPH_EPOCHS:-2000}
+epochs=${GRAPH_EPOCHS:-${BRIEF:+500}}
+epochs=${epochs:-2000}
 replay() {
     bash "$top_srcdir/scripts/run-mpi" -n "$1" -t "${GRAPH_LIMIT_S:-240}" "$program" "$epochs" "${2:-$epochs}"
 }

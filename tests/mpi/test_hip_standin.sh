@@ -61,7 +61,7 @@ mpi() {
 smoke=$top_builddir/tools/selvage-smoke
 export HIP_STANDIN_DEVICES=3 # one for each rank: those that share one get no kernels that wait
 right="every packet was right"
-for arch in gfx90a gfx942; do
+for arch in ${HIP_ARCHS:-gfx90a gfx942}; do
     export HIP_STANDIN_ARCH=$arch
     mpi 2 0 "$right" "$smoke" --sizes 0,13,4K,100001 --epochs 2 --json "$work/json"
     all_given_back 2 "smoke on $arch"
@@ -167,8 +167,8 @@ done
 serious=(hipMalloc hipExtMallocWithFlags hipHostMalloc hipStreamCreateWithPriority hipEventCreateWithFlags
     hipEventRecord hipEventQuery hipStreamQuery hipStreamWaitEvent hipMemcpyAsync hipMemsetAsync hipModuleLaunchKernel)
 
-# Up to so many calls of each name, the first and the last among them (every one in the mode "device"); polls are as
-# many as time allows.
+# Up to so many calls of each name, the first and the last among them (every one in the mode "device", with BRIEF eight
+# of each); polls are as many as time allows.
 numbers() { # COUNT
     awk -v count="$1" -v most="$most" 'BEGIN {
         if (count < most) most = count
@@ -176,7 +176,8 @@ numbers() { # COUNT
 }
 for mode in device peer shared staged; do
     most=${HIP_STANDIN_MOST:-$([ -n "${BRIEF:-}" ] && echo 2 || echo 4)}
-    [ "$mode" != device ] || most=1000
+    [ "$mode" != device ] || most=${BRIEF:+8}
+    most=${most:-1000}
     drive "$mode" HIP_STANDIN_COUNTS=1 || fail "$mode: an error without a failed call"
     sed -n 's/^hip stand-in: count \([A-Za-z]*\) \([0-9]*\)$/\1 \2/p' "$work/out" >"$work/counts"
     [ -s "$work/counts" ] || fail "$mode: no calls were counted"

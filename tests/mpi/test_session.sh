@@ -38,8 +38,12 @@ quiet() { if grep -q '\] \(warn\|error\):' "$work/out"; then fail "the log is no
 steps=${BRIEF:+6} epochs=3000
 [ -z "${BRIEF:-}" ] || epochs=300
 export SELVAGE_KERNEL_PEER_MAX_BYTES=4M
+number=0
 for style in 0 1 2; do
     for how in 0 1 2 3 5 9 12; do
+        # In ./check every second one: the first pass has the others of them.
+        number=$((number + 1))
+        case ${BRIEF:-}:$((number % 2)) in cases:0|yes:1) continue ;; esac
         drive $((1 + (style + how) % 4)) 60 play --seed $((style * 16 + how)) --style $style --how $how \
             --steps "${steps:-12}"
         quiet "style $style, how $how"

@@ -13,7 +13,7 @@
 #include "collective/coll_handle.h"
 #include "fixtures/local_ranks.h"
 
-enum { CALLS = 7, CAPACITY = 1 << 15, ROUNDS = 12, ROUNDS_OF_SHORT = 300 };
+enum { CALLS = 7, CAPACITY = 1 << 15, ROUNDS = 12, ROUNDS_BRIEF = 8, ROUNDS_OF_SHORT = 300 };
 
 typedef struct graph_job {
     uint64_t seed;
@@ -111,8 +111,8 @@ static void run_replayed(local_rank_t *self)
 static void play(const char *env, int size, graph_job_t job)
 {
     const long failed = atomic_load(&check_failed_);
-    if (check_brief() && job.rounds > ROUNDS)
-        job.rounds = ROUNDS;
+    if (check_brief() && job.rounds > ROUNDS_BRIEF)
+        job.rounds = ROUNDS_BRIEF;
     local_ranks_env(env);
     local_ranks_run(&(local_run_t){.size = size, .body = run_replayed, .arg = &job});
     if (atomic_load(&check_failed_) != failed)

@@ -12,7 +12,7 @@
 #include "collective/coll_handle.h"
 #include "fixtures/local_ranks.h"
 
-enum { STREAMS = 3, CALLS = 14, CAPACITY = 1 << 16, FIFO_CALLS = 10000, FIFO_CALLS_BRIEF = 4000, FIFO_RANKS = 3 };
+enum { STREAMS = 3, CALLS = 14, CAPACITY = 1 << 16, FIFO_CALLS = 10000, FIFO_CALLS_BRIEF = 2000, FIFO_RANKS = 3 };
 
 typedef struct group_job {
     uint64_t seed;

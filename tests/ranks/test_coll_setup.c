@@ -261,7 +261,7 @@ static int find_step(void)
 {
     const char *device = getenv("SELVAGE_DEVICE");
     const bool is_soft = !device || strcmp(device, "soft") == 0;
-    return STEP > 1 ? STEP : is_soft ? 3 / check_part(3) : 13;
+    return STEP > 1 ? STEP : !is_soft ? 13 : check_part(3) < 3 ? 5 : 1;
 }
 
 /* Returns how many failures were survived. */

@@ -118,7 +118,7 @@ static void test_long(void)
 {
     scene = usual;
     scene.steps = 2;
-    scene.epochs_max = check_brief() ? 300 : 3000 / FEWER;
+    scene.epochs_max = check_part(3) < 3 ? 300 : 3000 / FEWER;
     scene.bytes_max = 200;
     scene.per_pair = 1;
     scene.blocks = 1;

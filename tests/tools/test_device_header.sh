@@ -3,7 +3,7 @@
 # Kernels that communicate by selvage/device_api.h compile with each compiler that is here: for the software device with
 # every warning, from the installed header alone; for GPUs without a stack, scratch memory or spilled registers, and on
 # AMD with a wait at each release and acquire. The example of doc/device-api.md is one of them. With BRIEF, code for the
-# software device is parsed only, and each source is compiled for one of the AMD architectures.
+# software device is parsed only, and each source is compiled for one GPU.
 set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -38,15 +38,21 @@ clang=${HIP_CLANG:-$(command -v clang-19 || command -v clang-18)}
 for ((i = 0; i < ${#sources[@]}; i++)); do
     source=${sources[i]}
     name=$(basename "$source" .cc)
-    [ -z "${BRIEF:-}" ] || architectures=("$([ $((i % 2)) -eq 0 ] && echo gfx90a || echo gfx942)")
-    if [ -n "$nvcc" ]; then
+    nvidia=$nvcc amd=("${architectures[@]}")
+    if [ -n "${BRIEF:-}" ]; then
+        amd=("${architectures[i / 2 % 2]}")
+        if [ -n "$nvcc" ] && [ -n "$clang" ]; then
+            if [ $((i % 2)) -eq 0 ]; then amd=(); else nvidia=''; fi
+        fi
+    fi
+    if [ -n "$nvidia" ]; then
         "$nvcc" -x cu -fatbin -no-compress -fmad=false "${flags[@]}" -gencode arch=compute_90,code=sm_90 \
             -gencode arch=compute_90,code=compute_90 "$source" -o "$work/$name.fatbin" || fail "nvcc: $name"
     fi
-    for arch in "${architectures[@]}"; do
+    for arch in "${amd[@]}"; do
         [ -n "$clang" ] || continue
         "$clang" -x hip --offload-device-only --no-gpu-bundle-output -nogpulib -nogpuinc -fno-exceptions -fno-rtti \
-            -ffp-contract=off "${flags[@]}" --offload-arch=$arch "$source" -o "$work/$name.$arch.co" ||
+            -ffp-contract=off "${flags[@]}" --offload-arch="$arch" "$source" -o "$work/$name.$arch.co" ||
             fail "$clang: $name"
     done
 done

@@ -36,7 +36,7 @@ static void make_many(selvage_comm_t *comm, uint8_t *memory, selvage_exchange_t 
 int main(int argc, char **argv)
 {
     struct rlimit limit = {DESCRIPTORS, DESCRIPTORS};
-    int many = MANY;
+    int many = check_part(MANY); /* two exchanges for each descriptor, or more */
     selvage_comm_t *comm = NULL;
     void *memory = NULL;
 #ifdef SV_SANITIZES_ADDRESS

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The device code inside the plug-in. The assembler takes it in from the files that the device compilers made. NVIDIA
- * has one image per kernel, which holds every architecture; AMD has one per kernel and architecture. The build
- * directory is the current one when this file is compiled.
+ * has one image per kernel, which holds every architecture; AMD has one per kernel and architecture (SV_HAVE_gfx942).
+ * The build directory is the current one when this file is compiled.
  */
 #include "device/hip/hip_priv.h"
 
@@ -13,10 +13,18 @@
 
 #if defined(__HIP_PLATFORM_AMD__)
 
-#define KERNEL_IMAGES(kernel)                                                        \
-    IMAGE(kernel##_gfx90a, "lib/kernels/kernel_" #kernel ".gfx90a.co")               \
-    IMAGE(kernel##_gfx942, "lib/kernels/kernel_" #kernel ".gfx942.co")
-#define KERNEL_ROWS(kernel) {"sv_" #kernel, sv_image_##kernel##_gfx90a}, {"sv_" #kernel, sv_image_##kernel##_gfx942}
+#define AMD_IMAGE(kernel, arch) IMAGE(kernel##_##arch, "lib/kernels/kernel_" #kernel "." #arch ".co")
+#define AMD_ROW(kernel, arch) {"sv_" #kernel, sv_image_##kernel##_##arch}
+#if defined(SV_HAVE_gfx90a) && defined(SV_HAVE_gfx942)
+#define KERNEL_IMAGES(kernel) AMD_IMAGE(kernel, gfx90a) AMD_IMAGE(kernel, gfx942)
+#define KERNEL_ROWS(kernel) AMD_ROW(kernel, gfx90a), AMD_ROW(kernel, gfx942)
+#elif defined(SV_HAVE_gfx90a)
+#define KERNEL_IMAGES(kernel) AMD_IMAGE(kernel, gfx90a)
+#define KERNEL_ROWS(kernel) AMD_ROW(kernel, gfx90a)
+#else
+#define KERNEL_IMAGES(kernel) AMD_IMAGE(kernel, gfx942)
+#define KERNEL_ROWS(kernel) AMD_ROW(kernel, gfx942)
+#endif
 
 #else
 
