@@ -3,8 +3,8 @@
 #
 # Pushes and pulls, messages and collectives between emulated AMD GPUs whose memory is weak, by each set of kernels that
 # does that: WEAK_SEEDS schedules for each set and architecture (40, with BRIEF 12; half as many of collectives in slots
-# or lines, with BRIEF a quarter) go well. Then every WEAK_STRIDE-th mutation of what they executed (40; with BRIEF 120
-# for sets of much code) is tried with up to WEAK_TRIES seeds (8), so that it is known that the runs can notice
+# or lines, with BRIEF a quarter) go well. Then every WEAK_STRIDE-th mutation of what they executed (40; with BRIEF 80,
+# and 240 for sets of much code) is tried with up to WEAK_TRIES seeds (8), so that it is known that the runs can notice
 # something. WEAK_TABLE=1 prints what each came to. WEAK_SETS names the sets (all; of an architecture that the build is
 # not for there are a few), and those of WEAK_MUTATED are mutated (all but collectives in slots or lines, which take
 # long).
@@ -30,8 +30,8 @@ for arch in gfx942 gfx90a; do
         case $set in coll|coll_ll) [ -n "${BRIEF:-}" ] && share=4 || share=2 ;; esac
         seeds=$(((seeds + share - 1) / share))
         case $set in
-        gather|*_pieces|digest*|coll*) stride=${WEAK_STRIDE:-${BRIEF:+120}} ;;
-        *) stride=${WEAK_STRIDE:-} ;;
+        gather|*_pieces|digest*|coll*) stride=${WEAK_STRIDE:-${BRIEF:+240}} ;;
+        *) stride=${WEAK_STRIDE:-${BRIEF:+80}} ;;
         esac
         stride=${stride:-40}
         case " $mutated " in *" $set "*) mutations=("$stride" "${WEAK_TRIES:-8}") ;; esac
