@@ -107,8 +107,21 @@ bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source);
 void sv_drop_fast_set_status(const sv_drop_fast_t *state, MPI_Status *status);
 void sv_drop_fast_release(sv_drop_fast_t *state);
 
-/* A non-blocking send, MPI's isend, as a part of the call of that name (drop_message.c). */
+/* A non-blocking send of device memory, MPI's isend, as a part of the call of that name (drop_message.c). The caller
+   has asked where the memory is, since a driver takes long to answer that. */
 int sv_drop_isend(const char *name, sv_drop_isend_t isend, sv_drop_manner_t manner, const void *buf, int count,
                   MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request);
+/* MPI_Isend likewise, of memory that may be the host's. */
+static inline int sv_drop_isend_any(const char *name, sv_drop_manner_t manner, const void *buf, int count,
+                                    MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    if (!sv_drop_is_host_typed(buf, count, type))
+        return sv_drop_isend(name, PMPI_Isend, manner, buf, count, type, dest, tag, comm, request);
+    sv_drop_flush();
+    const int code = PMPI_Isend(buf, count, type, dest, tag, comm, request);
+    if (code == MPI_SUCCESS)
+        sv_drop_op_passed(*request);
+    return code;
+}
 
 #endif

@@ -5,7 +5,7 @@
  * long enough and there is room, and is staged otherwise. A rank's block for itself is copied on the device.
  *
  *   root    sv_drop_irecv(block of each rank) ... copy its own ... MPI_Waitall
- *   others  sv_drop_isend(block)                               ... MPI_Waitall
+ *   others  sv_drop_isend_any(block)                           ... MPI_Waitall
  *
  * The ranks agree on that in each call (drop_agree.c). Where all ranks know how long the blocks are, only calls with
  * blocks as long as messages of the route ask. Otherwise each call asks, and the ranks say how long theirs are.
@@ -204,8 +204,8 @@ static void begin_send_block(const exchange_t *x, int peer, pending_t *pending)
     MPI_Request request = MPI_REQUEST_NULL;
     if (block.bytes == 0)
         return;
-    note_error(pending, sv_drop_isend(x->name, PMPI_Isend, SV_DROP_ALONE, block.at, (int)block.count, x->out.type,
-                                      sv_drop_world_rank(x->comm, peer), x->tag, sv_drop_route.own, &request));
+    note_error(pending, sv_drop_isend_any(x->name, SV_DROP_ALONE, block.at, (int)block.count, x->out.type,
+                                          sv_drop_world_rank(x->comm, peer), x->tag, sv_drop_route.own, &request));
     if (request != MPI_REQUEST_NULL)
         pending->request[pending->n++] = request;
 }

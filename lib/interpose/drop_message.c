@@ -102,13 +102,6 @@ int sv_drop_isend(const char *name, sv_drop_isend_t isend, sv_drop_manner_t mann
     sv_drop_call_t call = {.name = name, .has_peer = true, .peer = dest, .tag = tag};
     MPI_Request inner = MPI_REQUEST_NULL;
     int code;
-    if (sv_drop_is_host_typed(buf, count, type)) {
-        sv_drop_flush();
-        code = isend(buf, count, type, dest, tag, comm, request);
-        if (code == MPI_SUCCESS)
-            sv_drop_op_passed(*request);
-        return code;
-    }
     /* 1. By the route. */
     sv_drop_batch_note_send();
     if (sv_drop_fast_isend(name, isend, manner, buf, count, type, dest, tag, comm, request, &code)) {

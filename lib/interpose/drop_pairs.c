@@ -261,8 +261,8 @@ static void begin_pair_block(const plan_t *plan, const block_t *block, bool send
     }
     int code = sv_drop_narrow(block->count, block->type, &narrow);
     if (code == MPI_SUCCESS && sends)
-        code = sv_drop_isend(plan->call->name, PMPI_Isend, SV_DROP_ALONE, block->at, narrow.count, narrow.type,
-                             rank_for(plan, block->peer), block->tag, sv_drop_route.own, &request);
+        code = sv_drop_isend_any(plan->call->name, SV_DROP_ALONE, block->at, narrow.count, narrow.type,
+                                 rank_for(plan, block->peer), block->tag, sv_drop_route.own, &request);
     else if (code == MPI_SUCCESS)
         code = sv_drop_irecv(plan->call->name, block->at, narrow.count, narrow.type, rank_for(plan, block->peer),
                              block->tag, sv_drop_route.own, &request);

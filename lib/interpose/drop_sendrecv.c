@@ -101,8 +101,7 @@ static int sendrecv_apart(const char *name, side_t to, side_t from, MPI_Comm com
     const bool sends_first = sv_drop_settings()->sync == SV_DROP_SYNC_CHECK;
     int code = MPI_SUCCESS, done;
     if (sends_first)
-        code = sv_drop_isend(name, PMPI_Isend, SV_DROP_WAITED, to.buf, to.count, to.type, to.peer, to.tag, comm,
-                             &request[1]);
+        code = sv_drop_isend_any(name, SV_DROP_WAITED, to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
     if (code != MPI_SUCCESS)
         return code;
     code = nobody ? PMPI_Recv(from.buf, from.count, from.type, from.peer, from.tag, comm, status)
@@ -113,8 +112,7 @@ static int sendrecv_apart(const char *name, side_t to, side_t from, MPI_Comm com
         return code;
     }
     if (!sends_first)
-        code = sv_drop_isend(name, PMPI_Isend, SV_DROP_WAITED, to.buf, to.count, to.type, to.peer, to.tag, comm,
-                             &request[1]);
+        code = sv_drop_isend_any(name, SV_DROP_WAITED, to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
     if (code == MPI_SUCCESS)
         code = sv_drop_complete(&request[1], &done, MPI_STATUS_IGNORE, true);
     else if (!nobody)

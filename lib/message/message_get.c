@@ -118,7 +118,7 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
                                       .stamp = stamp,
                                       .devslot = near.word,
                                       .devslot_value = stamp};
-        sv_message_group_begin(engine); /* the launch takes longer than all else: sv_message_send() has it done, last */
+        sv_message_group_begin(engine); /* the launch takes longer than all else: sv_message_isend() does it last */
         const selvage_status_t status = sv_message_prepare(send, &job, engine->streams.kernel);
         sv_message_group_leave(engine);
         SV_TRY(status);

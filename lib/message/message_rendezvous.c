@@ -222,7 +222,7 @@ selvage_status_t sv_rendezvous_receive(selvage_request_t *recv)
         return sv_ctrl_send_header(recv->engine, recv->peer, &header);
     }
     recv->route = SV_MESSAGE_NONE;
-    if (recv->early.launched) /* for what will not land: begin_receive() has it go */
+    if (recv->early.launched) /* for what will not land: meet_early_kernel() has it go */
         return SELVAGE_IN_PROGRESS;
     recv->route = SV_MESSAGE_STAGED;
     SV_TRY(sv_message_pieces_begin(recv));
