@@ -194,8 +194,10 @@ static bool take_mark(MPI_Comm comm)
 static bool ask_all(MPI_Comm comm, bool mine, int64_t bytes, bool is_long)
 {
     int64_t values[] = {mine, -bytes};
-    if (take_mark(comm))
+    if (take_mark(comm)) { /* which MPI may refuse here as well */
+        staged_on = comm;
         return false;
+    }
     const bool agreed = sv_drop_fast_least(comm, values, 2) && values[0] &&
                         (is_long || sv_drop_fast_takes(-values[1], MPI_BYTE));
     staged_on = agreed ? MPI_COMM_NULL : comm;

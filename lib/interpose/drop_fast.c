@@ -132,15 +132,21 @@ void sv_drop_fast_begin(void)
     PMPI_Bcast(nonce, 2, MPI_UINT64_T, 0, sv_drop_route.own);
     /* All ranks must have one nonce, or some would take announcements for data. So the least and the greatest of each
        word are compared. The same call says whether any rank has threads, and whether one has calls without a question
-       off: what some ranks ask in, all must. */
-    const uint64_t own[6] = {nonce[0], nonce[1], ~nonce[0], ~nonce[1], !sv_drop_route.threads, settings->pairs};
-    uint64_t least[6];
-    PMPI_Allreduce(own, least, 6, MPI_UINT64_T, MPI_MIN, sv_drop_route.own);
+       off: what some ranks ask in, all must. So it also says whether calls are long enough for all alike. */
+    enum { WORDS = 8 };
+    const uint64_t lengths = (uint64_t)settings->fast_bytes * 2 + settings->chooses;
+    const uint64_t own[WORDS] = {nonce[0], nonce[1], ~nonce[0], ~nonce[1], !sv_drop_route.threads, settings->pairs,
+                                 lengths, ~lengths};
+    uint64_t least[WORDS];
+    PMPI_Allreduce(own, least, WORDS, MPI_UINT64_T, MPI_MIN, sv_drop_route.own);
     sv_drop_route.any_threads = !least[4];
     sv_drop_pairs_wanted = least[5];
     if (memcmp(own, least, 4 * sizeof *own) != 0 || (least[0] ^ least[2]) != UINT64_MAX ||
         (least[1] ^ least[3]) != UINT64_MAX)
         sv_drop_fatal("the ranks do not agree", "on the job's nonce");
+    sv_drop_route.refused = (least[6] ^ least[7]) != UINT64_MAX;
+    if (sv_drop_route.refused)
+        sv_drop_warn("SELVAGE_DROPIN_FAST_BYTES or SELVAGE_CHECKSUM is not set alike on every rank: all is staged");
     PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &found);
     sv_drop_route.tag_most = found ? *most : 32767;
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_calls, &sv_drop_route.key, NULL);
@@ -148,7 +154,7 @@ void sv_drop_fast_begin(void)
     if (!opens_by_pairs())
         return;
     int n, *rank = find_node(&n);
-    if (!sv_drop_wireup_begin(rank, n, sv_drop_route.slot_bytes)) {
+    if (sv_drop_route.refused || !sv_drop_wireup_begin(rank, n, sv_drop_route.slot_bytes)) {
         sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
         sv_drop_route.refused = true;
     } else {

@@ -37,6 +37,18 @@ for mode in $modes; do
     program 2 refused-collective-on-rank-0 ' 0 failed' \
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
 done
+# What is not set on some ranks has the same value there, and is not the same for calls: then everything is staged.
+for setting in SELVAGE_DROPIN_FAST_BYTES=64K SELVAGE_CHECKSUM=retry; do
+    # shellcheck disable=SC2016 # for the script that is written
+    printf '#!/bin/bash\n%s\n[ "$rank" -ne 1 ] || export %s\nexec %q "$@"\n' \
+        'rank=${OMPI_COMM_WORLD_RANK:-${MPI_LOCALRANKID:-$PMI_RANK}}' "$setting" \
+        "$top_builddir/tests/mpi/dropin_unmodified" >"$dir/one-set"
+    chmod +x "$dir/one-set"
+    env SELVAGE_REPORT=1 MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$dir/one-set" \
+        sums-of-each-type >"$dir/out" 2>&1 && grep -q ' 0 failed' "$dir/out" &&
+        grep -q 'SELVAGE_CHECKSUM is not set alike on every rank' "$dir/out" && ! grep -q 'MPI_.* fast ' "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: sums-of-each-type, $setting on one rank"; failed=1; }
+done
 # More lists of ranks than there can be collective communicators: what has none is staged, and right.
 if [ "$summed" = fast ] && [ "$SELVAGE_DEVICE" = soft ]; then
     program 4 sums-of-some-ranks ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST_BYTES=1024
