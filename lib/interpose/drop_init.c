@@ -19,7 +19,7 @@
 static struct {
     pthread_once_t once;
     sv_drop_settings_t settings;
-    bool begun, ends_with_self;
+    bool begun, ending, ends_with_self;
 } state = {.once = PTHREAD_ONCE_INIT};
 
 /* Bytes as settings are shown: a number, perhaps with a suffix. */
@@ -222,8 +222,9 @@ void sv_drop_begin(void)
 
 void sv_drop_end(void)
 {
-    if (!state.begun)
+    if (!state.begun || state.ending) /* MPICH's Fortran name of MPI_Finalize calls the one in C */
         return;
+    state.ending = true;
     sv_drop_batch_end();
     sv_drop_orders_await(); /* or nothing that has come could land */
     retire_requests();
