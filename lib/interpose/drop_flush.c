@@ -4,9 +4,9 @@
  * that make and free communicators, windows and files, and others that may block or synchronise ranks. They are MPI's
  * own then. Of communicators with neighbours that they have made, the ranks agree after that on a channel
  * (drop_channel.c): in C and in Fortran, as one rank may be in either. Under their Fortran names they go on to MPI's
- * Fortran libraries with the arguments as they are: addresses, and after those the lengths of strings. scripts/make-
- * dropin writes all of them from drop_calls.txt. With MPICH only the names of module mpi_f08 are needed, as its others
- * call MPI_ names, and with the ABI of MPI 5 none are: it has no Fortran (drop_abi.c).
+ * Fortran libraries with the arguments as they are: addresses, and after those the lengths of strings.
+ * scripts/make-dropin writes all of them from drop_calls.txt. With MPICH only the names of module mpi_f08 are needed,
+ * as its others call MPI_ names, and with the ABI of MPI 5 none are: it has no Fortran (drop_abi.c).
  *
  * Any thread; nothing is owned.
  */
@@ -38,7 +38,7 @@
         sv_drop_flush_and_block();                       \
         ierror = ierror ? ierror : &own;                 \
         ((next_t *)sv_drop_next_fortran(#NAME)) ARGUMENTS; \
-        begin_in_fortran(COMM, ierror);                   \
+        begin_in_fortran(COMM, ierror);                  \
     }
 
 static void begin_in_fortran(const void *comm, const void *ierror)
