@@ -6,8 +6,12 @@
  * named kind, so that what was injected and what was detected can be compared kind by kind. The last two epochs are
  * left unhurt (epochs=E in SELVAGE_FAULT): doubled messages of the last hurt one surface there.
  *
+ * With FAULT_DRIVER_LOG=FILE the log of rank R goes to FILE.R, whole lines in the order in which they were written: a
+ * launcher that forwards thousands of lines of several ranks passes them on in blocks, which end anywhere in a line.
+ *
  * Output: a line per kind and a line of totals, over all ranks, by rank 0. Exit status 0 if what --expect names came.
  */
+#include <limits.h>
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -426,6 +430,21 @@ static int run_kind(const options_t *o, const char *kind, uint64_t *totals)
     return good;
 }
 
+/* Sends the log of this rank to a file of its own, if there is a name for it. */
+static void name_log(int rank)
+{
+    char path[PATH_MAX];
+    const char *name = getenv("FAULT_DRIVER_LOG");
+    if (!name)
+        return;
+    snprintf(path, sizeof path, "%s.%d", name, rank);
+    if (!freopen(path, "a", stderr)) {
+        printf("fault_driver: rank %d cannot write to %s\n", rank, path);
+        exit(2);
+    }
+    setvbuf(stderr, NULL, _IONBF, 0);
+}
+
 int main(int argc, char **argv)
 {
     options_t options;
@@ -434,6 +453,7 @@ int main(int argc, char **argv)
     int good = 1, rank;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    name_log(rank);
     parse_options(argc, argv, &options);
     const char *list = options.each ? options.each : "environment";
     for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {

@@ -19,7 +19,7 @@ wanted=10000 epochs=40 runs=0 failed=0
 fail() {
     echo "FAIL: $*"
     tail -n 40 "$work/out" | sed 's/^/    /'
-    grep -v '^ *-[0-9]' "$work/err" | head -n 20 | cut -c 1-400 | sed 's/^/    /'
+    cat "$work/err" "$work"/log.* 2>/dev/null | grep -v '^ *-[0-9]' | head -n 20 | cut -c 1-400 | sed 's/^/    /'
     failed=$((failed + 1))
 }
 
@@ -28,14 +28,16 @@ drive() {
     local status=$1 got strange
     shift
     runs=$((runs + 1))
-    SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-40} SELVAGE_SEGMENT_BYTES=8192 SELVAGE_KERNEL_COPY_MAX_BYTES=4096 \
-        SELVAGE_DIRECT_MESSAGE_BYTES=16384 \
+    rm -f "$work"/log.*
+    FAULT_DRIVER_LOG=$work/log SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-40} SELVAGE_SEGMENT_BYTES=8192 \
+        SELVAGE_KERNEL_COPY_MAX_BYTES=4096 SELVAGE_DIRECT_MESSAGE_BYTES=16384 \
         bash "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$driver" --route "$route" --seed "$seed" "$@" \
         >"$work/out" 2>"$work/err"
     got=$?
     if [ "$got" -ne "$status" ]; then fail "status $got, wanted $status: $route $*"; fi
-    if grep -q '\] error:' "$work/err"; then fail "an error on the log: $route $*"; fi
-    if strange=$(grep '\] warn:' "$work/err" | grep -v ' warn: recovery: '); then
+    if [ "$(ls "$work"/log.* | wc -l)" -ne "$ranks" ]; then fail "not a log of each rank: $route $*"; fi
+    if grep -hq '\] error:' "$work/err" "$work"/log.*; then fail "an error on the log: $route $*"; fi
+    if strange=$(grep -h '\] warn:' "$work/err" "$work"/log.* | grep -v ' warn: recovery: '); then
         fail "a strange warning: $route $*: $strange"
     fi
     grep -E "^($route|total): " "$work/out"
