@@ -433,7 +433,7 @@ typedef struct sv_drop_op {
     sv_drop_fast_t fast;
     MPI_Status status;
     int error;
-    int users;
+    unsigned users, looked;          /* looked: the turn that has looked at it last */
     bool message;                    /* the status says how much came */
     bool keeps, persistent;          /* the program holds MPI's own request; and may start it again */
     bool active, running, unread;    /* unread: it has come, and may be an announcement */

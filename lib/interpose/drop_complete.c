@@ -68,10 +68,13 @@ static void set_begin(set_t *set, int n, const MPI_Request *requests, MPI_Status
         sv_drop_fatal("no memory", "for a completion call");
     set->handle = NULL;
     sv_drop_lock(); /* once, not for each */
+    sv_drop_read_notes();
     for (int i = 0; i < set->n; i++) {
-        set->op[i] = sv_drop_op_find(requests[i]);
-        if (set->op[i] && set->op[i]->persistent)
-            set->op[i]->held++; /* partner: set_end() */
+        sv_drop_op_t *op = set->op[i] = requests[i] != MPI_REQUEST_NULL ? sv_drop_table_find(requests[i]) : NULL;
+        if (op) { /* partners: set_end() */
+            op->users++;
+            op->held += op->persistent;
+        }
     }
     sv_drop_unlock();
 }
@@ -96,9 +99,13 @@ static int set_end(set_t *set, const MPI_Request *requests, int code)
 {
     sv_drop_lock();
     for (int i = 0; i < set->n; i++) {
-        if (set->op[i] && set->op[i]->persistent)
-            set->op[i]->held--; /* partner: set_begin() */
-        forget_failed(set->op[i], requests[i]);
+        sv_drop_op_t *op = set->op[i];
+        if (op && op->persistent)
+            op->held--; /* partner: set_begin() */
+        if (op && op->users > 1 && !op->keeps)
+            op->users--;
+        else
+            forget_failed(op, requests[i]);
     }
     sv_drop_unlock();
     if (set->op != set->few_ops)
@@ -244,11 +251,10 @@ static void hold_op(sv_drop_op_t *op, int calls)
 
 int sv_drop_complete(MPI_Request *request, int *flag, MPI_Status *status, bool blocks)
 {
-    MPI_Status own;
     unsigned turns = 0;
     int code;
     sv_drop_op_t *op = sv_drop_op_find(*request);
-    MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
+    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     hold_op(op, 1); /* partners: below */
     if (sv_drop_given_has(op)) {
         *flag = sv_drop_given_ended(op, blocks);
@@ -345,20 +351,17 @@ static int true_code(const set_t *set, int n, int code)
 
 static int test_many(set_t *set, int n, MPI_Request *requests, many_t many, bool blocks)
 {
-    int code;
-    if (!many.some)
-        clear_errors(set, set->n);
     if (many.some) {
-        code = (blocks ? PMPI_Waitsome : PMPI_Testsome)(n, requests, many.found, many.indices, set->status);
+        const int code = (blocks ? PMPI_Waitsome : PMPI_Testsome)(n, requests, many.found, many.indices, set->status);
         if (code == MPI_SUCCESS && *many.found != MPI_UNDEFINED)
             clear_errors(set, *many.found);
-    } else if (blocks) {
-        *many.found = 1;
-        code = PMPI_Waitall(n, requests, set->status);
-    } else {
-        code = PMPI_Testall(n, requests, many.found, set->status);
+        return code;
     }
-    return code;
+    clear_errors(set, set->n);
+    if (!blocks)
+        return PMPI_Testall(n, requests, many.found, set->status);
+    *many.found = 1;
+    return PMPI_Waitall(n, requests, set->status);
 }
 
 static int complete_many_as_mpi(int n, MPI_Request *requests, many_t many, MPI_Status *statuses, bool blocks)

@@ -25,8 +25,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* LOOKS: how many requests that have not ended a turn looks at. TURN_MOST: of those and of such as have. */
-enum { TURNS_BUSY = 64, LOOKS = 16, TURN_MOST = 256 };
+/* LOOKS: how many requests that have not ended a walk looks at, ROUTE_LOOKS: those of them that the route is at.
+   TURN_MOST: of those and of such as have. Every WHOLE-th turn skips none. */
+enum { TURNS_BUSY = 64, LOOKS = 16, ROUTE_LOOKS = 4, TURN_MOST = 256, WHOLE = 8 };
 
 _Atomic int sv_drop_open, sv_drop_running;
 
@@ -36,6 +37,7 @@ static struct {
     sv_drop_op_t *next;                /* where the next walk goes on; NULL: at the first */
     _Atomic(sv_drop_op_t *) freed;     /* whose handles MPI has freed since */
     bool walks;                        /* the list is being walked, by whoever has the lock */
+    unsigned turns;                    /* in which it was */
 } engine = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 
 void sv_drop_lock(void)
@@ -401,9 +403,47 @@ static void end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
     }
 }
 
+/* One pass over operations. MPI looks for all that has come whenever it is asked about one, which takes longer than all
+   else here. Receives of one source and tag get their messages in order, so that the first one without stands for those
+   after it. So do the first few that the route is at, which mostly end in order. */
+typedef struct walk {
+    const sv_drop_op_t *waits; /* a receive that MPI has nothing for */
+    int looks, on_route;
+    bool whole, mine; /* mine: those that a call waits for */
+} walk_t;
+
+static bool may_skip(const walk_t *walk, const sv_drop_op_t *op)
+{
+    const sv_drop_op_t *waits = walk->waits;
+    if (op->looked == engine.turns) /* by an earlier walk of this turn */
+        return true;
+    const bool as_others = op->inner == MPI_REQUEST_NULL
+                               ? op->fast.request && walk->on_route >= ROUTE_LOOKS
+                               : waits && op->message && op->call.peer == waits->call.peer &&
+                                     op->call.tag == waits->call.tag && op->fast.comm == waits->fast.comm;
+    return as_others && !walk->whole && !op->keeps && !op->orphan && op->also == MPI_REQUEST_NULL &&
+           !atomic_load_explicit(&op->cancels, memory_order_relaxed);
+}
+
+static void look_at_op(walk_t *walk, sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **ended)
+{
+    op->looked = engine.turns;
+    op->users++; /* an error handler that runs meanwhile may free its request */
+    if (op_ended(op, walk->mine && op->persistent)) {
+        unstage_op(op, flow, ended);
+    } else {
+        walk->looks--;
+        walk->on_route += op->inner == MPI_REQUEST_NULL && op->fast.request;
+        if (op->inner != MPI_REQUEST_NULL && op->message && !op->keeps && !op->orphan)
+            walk->waits = op;
+    }
+    release_op_locked(op);
+}
+
 void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
 {
-    const int from = turns && n > LOOKS ? (int)((*turns * LOOKS) % (unsigned)n) : 0;
+    /* In turn from the first one, which is likely to be the next to end, and from elsewhere. */
+    const int from = turns && n > LOOKS && *turns % 2 ? (int)(*turns / 2 * LOOKS % (unsigned)n) : 0;
     const int end = n - from < TURN_MOST ? n : from + TURN_MOST;
     bool any = false;
     sv_drop_flush();
@@ -417,25 +457,24 @@ void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
         sv_drop_op_t *ended = NULL;
         sv_drop_joints_test();
         engine.walks = true;
+        walk_t walk = {.looks = LOOKS, .whole = ++engine.turns % WHOLE == 0, .mine = true};
         const bool groups = sv_drop_fast_begin_group(); /* partner: below */
         /* Those that a call waits for come first, because the walk may come to them much later. */
-        for (int i = from, looks = LOOKS; i < end && looks > 0; i++) {
+        int running = atomic_load_explicit(&sv_drop_running, memory_order_relaxed), left = running;
+        for (int i = from; i < end && walk.looks > 0; i++) {
             if (!ops[i] || !ops[i]->running)
                 continue;
-            if (op_ended(ops[i], ops[i]->persistent))
-                unstage_op(ops[i], &flow, &ended);
-            else
-                looks--;
+            left--;
+            if (!may_skip(&walk, ops[i]))
+                look_at_op(&walk, ops[i], &flow, &ended);
         }
-        /* Then some of those in flight, in turn. */
+        /* Then some of those in flight, in turn, if there are others. */
         sv_drop_op_t *op = engine.next ? engine.next : engine.first;
-        const int running = atomic_load_explicit(&sv_drop_running, memory_order_relaxed);
-        for (int i = running < TURN_MOST ? running : TURN_MOST, looks = LOOKS; i > 0 && looks > 0 && op; i--) {
+        walk = (walk_t){.looks = LOOKS, .on_route = walk.on_route, .whole = walk.whole};
+        for (int i = left <= 0 ? 0 : running < TURN_MOST ? running : TURN_MOST; i > 0 && walk.looks > 0 && op; i--) {
             engine.next = op->next; /* an error handler that runs meanwhile may take that from the list */
-            if (op_ended(op, 0))
-                unstage_op(op, &flow, &ended);
-            else
-                looks--;
+            if (!may_skip(&walk, op))
+                look_at_op(&walk, op, &flow, &ended);
             op = engine.next ? engine.next : engine.first;
         }
         sv_drop_fast_end_group(groups);
