@@ -18,7 +18,8 @@ enum { NUMBERS = 1018, SPAN = 1 << 16, KEPT_PLANS = 1024, TABLES = 4096 };
 
 /* --- what the drop-in asks the library for ------------------------------------------------------------------------ */
 
-static bool in_call;
+/* Of this thread: what the drop-in gives back after some seconds its own thread waits for. */
+static _Thread_local bool in_call;
 static int allocated, pinned, waits, made, written;
 
 /* Plans that have a table. */
