@@ -434,7 +434,7 @@ typedef struct sv_drop_op {
     MPI_Status status;
     int error;
     unsigned users, looked;          /* looked: the turn that has looked at it last */
-    bool message;                    /* the status says how much came */
+    bool message, alike;             /* the status says how much came; of MPI_Irecv, with what the program gave */
     bool keeps, persistent;          /* the program holds MPI's own request; and may start it again */
     bool active, running, unread;    /* unread: it has come, and may be an announcement */
     struct sv_drop_joint *joint;     /* messages that it consists of, which have not all ended; else NULL */

@@ -26,7 +26,7 @@
 #include <string.h>
 
 /* LOOKS: how many requests that have not ended a walk looks at, ROUTE_LOOKS: those of them that the route is at.
-   TURN_MOST: of those and of such as have. Every WHOLE-th turn skips none. */
+   TURN_MOST: of those and of such as have. Every WHOLE-th turn has both walks. */
 enum { TURNS_BUSY = 64, LOOKS = 16, ROUTE_LOOKS = 4, TURN_MOST = 256, WHOLE = 8 };
 
 _Atomic int sv_drop_open, sv_drop_running;
@@ -209,6 +209,7 @@ int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast
     sv_drop_op_t *op = make_op(call, fast, message);
     op->inner = inner;
     op->also = also;
+    op->alike = message && call->joins;
     int code = PMPI_Grequest_start(query_handle, handle_freed, cancel_handle, op, &op->handle);
     if (code != MPI_SUCCESS)
         sv_drop_fatal("no generalized request", call->name);
@@ -289,7 +290,8 @@ static bool orphan_ended(sv_drop_op_t *op)
     return true;
 }
 
-static bool op_ended(sv_drop_op_t *op, int mine)
+/* *waits_out: MPI has been asked about it, and has nothing yet; else as it was. */
+static bool op_ended(sv_drop_op_t *op, int mine, bool *waits_out)
 {
     int done = 0, code = MPI_SUCCESS;
     bool arrived;
@@ -314,6 +316,7 @@ static bool op_ended(sv_drop_op_t *op, int mine)
             PMPI_Cancel(&op->inner);
         code = PMPI_Test(&op->inner, &done, &op->status);
         arrived = done || code != MPI_SUCCESS;
+        *waits_out = !arrived;
         if (arrived)
             op->inner = MPI_REQUEST_NULL;
         if (code != MPI_SUCCESS) {
@@ -403,38 +406,36 @@ static void end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
     }
 }
 
-/* One pass over operations. MPI looks for all that has come whenever it is asked about one, which takes longer than all
-   else here. Receives of one source and tag get their messages in order, so that the first one without stands for those
-   after it. So do the first few that the route is at, which mostly end in order. */
+/* A pass over the operations that a call waits for. MPI looks for all that has come whenever it is asked about one,
+   which takes longer than all else here. Receives of one source and tag are matched in order, so that the oldest of
+   them that has nothing stands for the others. So do the first few that the route is at, which mostly end in order. */
 typedef struct walk {
     const sv_drop_op_t *waits; /* a receive that MPI has nothing for */
     int looks, on_route;
-    bool whole, mine; /* mine: those that a call waits for */
 } walk_t;
 
 static bool may_skip(const walk_t *walk, const sv_drop_op_t *op)
 {
     const sv_drop_op_t *waits = walk->waits;
-    if (op->looked == engine.turns) /* by an earlier walk of this turn */
-        return true;
     const bool as_others = op->inner == MPI_REQUEST_NULL
                                ? op->fast.request && walk->on_route >= ROUTE_LOOKS
-                               : waits && op->message && op->call.peer == waits->call.peer &&
-                                     op->call.tag == waits->call.tag && op->fast.comm == waits->fast.comm;
-    return as_others && !walk->whole && !op->keeps && !op->orphan && op->also == MPI_REQUEST_NULL &&
-           !atomic_load_explicit(&op->cancels, memory_order_relaxed);
+                               : waits && op->alike && op->call.peer == waits->call.peer &&
+                                     op->call.tag == waits->call.tag && op->fast.comm == waits->fast.comm &&
+                                     op->added_at > waits->added_at;
+    return as_others && op->also == MPI_REQUEST_NULL && !atomic_load_explicit(&op->cancels, memory_order_relaxed);
 }
 
-static void look_at_op(walk_t *walk, sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **ended)
+static void look_at_op(walk_t *walk, sv_drop_op_t *op, bool mine, sv_drop_flow_t *flow, sv_drop_op_t **ended)
 {
+    bool waits = false;
     op->looked = engine.turns;
     op->users++; /* an error handler that runs meanwhile may free its request */
-    if (op_ended(op, walk->mine && op->persistent)) {
+    if (op_ended(op, mine && op->persistent, &waits)) {
         unstage_op(op, flow, ended);
     } else {
         walk->looks--;
         walk->on_route += op->inner == MPI_REQUEST_NULL && op->fast.request;
-        if (op->inner != MPI_REQUEST_NULL && op->message && !op->keeps && !op->orphan)
+        if (waits && op->alike)
             walk->waits = op;
     }
     release_op_locked(op);
@@ -442,9 +443,6 @@ static void look_at_op(walk_t *walk, sv_drop_op_t *op, sv_drop_flow_t *flow, sv_
 
 void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
 {
-    /* In turn from the first one, which is likely to be the next to end, and from elsewhere. */
-    const int from = turns && n > LOOKS && *turns % 2 ? (int)(*turns / 2 * LOOKS % (unsigned)n) : 0;
-    const int end = n - from < TURN_MOST ? n : from + TURN_MOST;
     bool any = false;
     sv_drop_flush();
     const bool works = sv_drop_is_busy() || atomic_load_explicit(&engine.freed, memory_order_relaxed);
@@ -457,24 +455,25 @@ void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
         sv_drop_op_t *ended = NULL;
         sv_drop_joints_test();
         engine.walks = true;
-        walk_t walk = {.looks = LOOKS, .whole = ++engine.turns % WHOLE == 0, .mine = true};
+        engine.turns++;
+        walk_t walk = {.looks = LOOKS};
         const bool groups = sv_drop_fast_begin_group(); /* partner: below */
-        /* Those that a call waits for come first, because the walk may come to them much later. */
+        /* Those that a call waits for come first, because the other walk may come to them much later. */
         int running = atomic_load_explicit(&sv_drop_running, memory_order_relaxed), left = running;
-        for (int i = from; i < end && walk.looks > 0; i++) {
+        for (int i = 0; i < n && i < TURN_MOST && walk.looks > 0; i++) {
             if (!ops[i] || !ops[i]->running)
                 continue;
             left--;
             if (!may_skip(&walk, ops[i]))
-                look_at_op(&walk, ops[i], &flow, &ended);
+                look_at_op(&walk, ops[i], true, &flow, &ended);
         }
-        /* Then some of those in flight, in turn, if there are others. */
-        sv_drop_op_t *op = engine.next ? engine.next : engine.first;
-        walk = (walk_t){.looks = LOOKS, .on_route = walk.on_route, .whole = walk.whole};
-        for (int i = left <= 0 ? 0 : running < TURN_MOST ? running : TURN_MOST; i > 0 && walk.looks > 0 && op; i--) {
+        /* Then some of all in flight, in turn and without leaving any out: if there are others, and now and then. */
+        sv_drop_op_t *op = left > 0 || engine.turns % WHOLE == 0 ? engine.next ? engine.next : engine.first : NULL;
+        walk.looks = LOOKS;
+        for (int i = running < TURN_MOST ? running : TURN_MOST; i > 0 && walk.looks > 0 && op; i--) {
             engine.next = op->next; /* an error handler that runs meanwhile may take that from the list */
-            if (!may_skip(&walk, op))
-                look_at_op(&walk, op, &flow, &ended);
+            if (op->looked != engine.turns)
+                look_at_op(&walk, op, false, &flow, &ended);
             op = engine.next ? engine.next : engine.first;
         }
         sv_drop_fast_end_group(groups);
