@@ -112,7 +112,7 @@ struct sv_coll_ll128 {
 #if defined(SV_DEV_SOFT)
         if (u % PAIRS == 0 && c.dev->stores == SV_COLL_STORES_TORN) { /* the flag overtakes the line */
             sv_dev_store_release_system_u64(at + DATA, step + 1);
-            unsigned turns = 1000; /* so that every second rank sleeps, and its neighbours are ahead of it and look */
+            unsigned turns = 64; /* so that every second rank sleeps, and its neighbours are ahead of it and look */
             if (c.dev->me & 1)
                 sv_dev_backoff(&turns);
         }

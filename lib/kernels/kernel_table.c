@@ -3,6 +3,7 @@
  * Descriptors of the library's kernels: the name under which code objects hold them, and the body for soft. Constant,
  * so any thread may use them. Here too: how a spinning block of soft gives way, since device code has no host headers.
  */
+#include <limits.h>
 #include <sched.h>
 #include <time.h>
 
@@ -101,7 +102,7 @@ unsigned sv_kernel_blocks(const sv_device_t *dev, uint64_t bytes)
     return sv_kernel_shares(dev, bytes, BLOCK_BYTES);
 }
 
-enum { RELAX_YIELDS = 64, RELAX_SLEEP_NS = 50000 };
+enum { RELAX_YIELDS = 64, RELAX_SLEEP_NS = 50000, RELAX_SLEEPS = 16, RELAX_DOUBLINGS = 5 };
 
 uint64_t sv_kernel_clock_ns(void)
 {
@@ -110,11 +111,16 @@ uint64_t sv_kernel_clock_ns(void)
 
 void sv_kernel_backoff(unsigned *turns)
 {
-    if (*turns < RELAX_YIELDS) {
-        *turns += 1;
+    const unsigned turn = *turns;
+    if (turn < UINT_MAX)
+        *turns = turn + 1;
+    if (turn < RELAX_YIELDS) {
         sched_yield();
         return;
     }
-    /* Blocks outnumber cores on small machines: the one waited for needs the core more than this one. */
-    nanosleep(&(struct timespec){.tv_nsec = RELAX_SLEEP_NS}, NULL);
+    /* Blocks outnumber cores on small machines: the one waited for needs the core more than this one. And blocks that
+       look all the time take a core when they wait for long, which they then do for a sixteenth longer. */
+    const unsigned doublings = (turn - RELAX_YIELDS) / RELAX_SLEEPS;
+    nanosleep(&(struct timespec){.tv_nsec = RELAX_SLEEP_NS << (doublings < RELAX_DOUBLINGS ? doublings
+                                                                                           : RELAX_DOUBLINGS)}, NULL);
 }

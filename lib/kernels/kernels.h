@@ -97,7 +97,8 @@ unsigned sv_kernel_blocks(const sv_device_t *dev, uint64_t bytes);
    have. */
 unsigned sv_kernel_shares(const sv_device_t *dev, uint64_t bytes, uint64_t share_bytes);
 
-/* One turn of a spin in device code on soft: yields, and sleeps when it has turned often. *turns starts at 0. */
+/* One turn of a spin in device code on soft: yields, and sleeps when it has turned often, longer and longer, up to
+   1.6 ms. *turns starts at 0. */
 void sv_kernel_backoff(unsigned *turns);
 uint64_t sv_kernel_clock_ns(void);
 
