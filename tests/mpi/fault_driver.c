@@ -24,7 +24,7 @@
 
 enum { SIZES_MAX = 8, PACKETS_MAX = 1024, CHUNK_BYTES = 1 << 20, CLEAN_EPOCHS = 2 };
 enum { ELEMENT_BITS = 30, EPOCH_BITS = 14, PACKET_BITS = 10 };
-enum { LATE_S = 3 }; /* how long a rank with --never-... is away; the deadline of the others must be shorter */
+enum { LATE_S = 10 }; /* how long a rank with --never-... is away; the deadline of the others must be shorter */
 
 typedef enum expectation { EXPECT_RETRY, EXPECT_WRONG, EXPECT_REPORT, EXPECT_ERROR } expectation_t;
 

@@ -132,12 +132,12 @@ for route in $routes; do
     grep -q 'flight recorder, rank 0, SELVAGE_ERR' "$work/flight.0" || fail "no recorder after the deadline: $route"
 done
 
-SELVAGE_TIMEOUT_S=1 drive 3 0 --route staged --expect error --never-commit 1
+SELVAGE_TIMEOUT_S=5 drive 3 0 --route staged --expect error --never-commit 1
 error_everywhere 3 commit "never commits"
 # A rank that leaves may still acknowledge what the others send first; then they miss its word in the agreement.
-has 'commit: rank 1 has not answered for 1 s: it did not commit|no word from rank 1 for 1 s .* did not call it' err \
+has 'commit: rank 1 has not answered for 5 s: it did not commit|no word from rank 1 for 5 s .* did not call it' err \
     "who did not commit"
-SELVAGE_TIMEOUT_S=1 drive 3 0 --route peer --expect error --never-wait 1
+SELVAGE_TIMEOUT_S=5 drive 3 0 --route peer --expect error --never-wait 1
 error_everywhere 3 wait "never waits"
 has 'rank 1 last polled [1-9][0-9.]* s ago' err "who did not wait"
 

@@ -63,6 +63,7 @@ static void run_late(local_rank_t *self)
     selvage_coll_t *coll = create(self, 0);
     float *data = make_data(self, COUNT);
     const bool calls = self->rank != self->size - 1;
+    local_ranks_deadline(self, coll, 1);
     for (int i = 0; i < 3 && calls; i++)
         CHECK_STATUS(sum(coll, data, data, NULL), SELVAGE_SUCCESS);
     if (calls)
@@ -183,6 +184,7 @@ static void run_deserted(local_rank_t *self)
 {
     selvage_coll_t *coll = create(self, 0);
     float *data = make_data(self, COUNT);
+    local_ranks_deadline(self, coll, 1);
     if (self->rank > 0)
         CHECK_STATUS(sum(coll, data, data, NULL), SELVAGE_SUCCESS);
     selvage_coll_destroy(coll);
@@ -202,7 +204,7 @@ static void run_swept(local_rank_t *self)
     float *data = make_data(self, SWEPT * COUNT);
     const uint64_t begin_ns = sv_clock_ns();
     _Atomic int64_t *countdown = &self->comm->fault.call_countdown[job->kind];
-    local_ranks_barrier(self);
+    local_ranks_deadline(self, coll, 1);
     sv_comm_bind(self->comm);
     if (self->rank == 1)
         atomic_store(countdown, job->nth);
@@ -238,7 +240,7 @@ static void sweep(sv_fault_call_t kind, const char *name, int step)
     /* Threads that poll on cores of their own make ever more calls, of which no more than some are tried. */
     for (job.nth = 1; job.hit; job.nth += step + (job.nth > MANY ? job.nth / 8 : 0), runs++) {
         const long failed = atomic_load(&check_failed_);
-        local_ranks_env("PROGRESS=thread TIMEOUT_S=1 FAULT=device=1000000,wire=1000000,alloc=1000000");
+        local_ranks_env("PROGRESS=thread TIMEOUT_S=60 FAULT=device=1000000,wire=1000000,alloc=1000000");
         local_ranks_run(&(local_run_t){.size = 3, .ranks_per_node = 2, .body = run_swept, .arg = &job,
                                        .log_expected = true, .may_set_aside = true});
         if (atomic_load(&check_failed_) != failed)
@@ -265,13 +267,13 @@ static void run(int size, int ranks_per_node, void (*body)(local_rank_t *self), 
 int main(void)
 {
     run(4, 2, run_mismatch, 0, "TIMEOUT_S=20", true);
-    run(4, 2, run_late, 0, "TIMEOUT_S=1", true);
-    run(3, 1, run_late, 0, "TIMEOUT_S=1", true);
+    run(4, 2, run_late, 0, "TIMEOUT_S=60", true);
+    run(3, 1, run_late, 0, "TIMEOUT_S=60", true);
     run(4, 2, run_abort, 0, "TIMEOUT_S=20", true);
     run(4, 2, run_abort, 1, "TIMEOUT_S=20", true);
     run(4, 2, run_damage, 0, "TIMEOUT_S=20", true);
     run(4, 2, run_damage, 1, "TIMEOUT_S=20", true);
-    run(4, 2, run_deserted, 0, "TIMEOUT_S=1", true);
+    run(4, 2, run_deserted, 0, "TIMEOUT_S=60", true);
     run(4, 2, run_told, 0, "TIMEOUT_S=20", true);
     sweep(SV_FAULT_CALL_DEVICE, "device", check_brief() ? 29 : 7);
     sweep(SV_FAULT_CALL_WIRE, "wire", check_brief() ? 97 : 31);

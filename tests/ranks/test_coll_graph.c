@@ -166,7 +166,7 @@ static void run_missed(local_rank_t *self)
 
 static void test_missed(void)
 {
-    local_ranks_env("TIMEOUT_S=1");
+    local_ranks_env("TIMEOUT_S=5");
     local_ranks_run(&(local_run_t){.size = 3, .body = run_missed, .log_expected = true});
 }
 

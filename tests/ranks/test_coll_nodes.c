@@ -394,6 +394,7 @@ static void run_pair_mismatch(local_rank_t *self)
 static void run_late(local_rank_t *self)
 {
     selvage_coll_t *coll = create(self, 0);
+    local_ranks_deadline(self, coll, 1);
     const uint64_t begin_ns = sv_clock_ns();
     if (self->rank != self->size - 1) {
         selvage_status_t status = selvage_coll_barrier(coll, NULL);
@@ -559,7 +560,7 @@ int main(void)
     for (int kind = 0; kind < MISMATCHES; kind++)
         run_bad(4, 2, run_mismatch, kind, "");
     run_bad(4, 2, run_pair_mismatch, 0, "TIMEOUT_S=20");
-    run_bad(4, 2, run_late, 0, "TIMEOUT_S=1");
+    run_bad(4, 2, run_late, 0, "TIMEOUT_S=60");
     run_bad(4, 2, run_damage, 0, "TIMEOUT_S=20");
     run_bad(4, 2, run_mended, 0, "TIMEOUT_S=20");
     run_bad(3, 1, run_mended, 0, "TIMEOUT_S=20");

@@ -275,7 +275,7 @@ static void test_alone(void)
 {
     scene = (scene_t){.epochs = 2, .params = retry};
     make_ring(&scene.plan[0], 2, 2000, 1, false);
-    local_ranks_env("TIMEOUT_S=1");
+    local_ranks_env("TIMEOUT_S=5");
     local_ranks_run(&(local_run_t){.size = 2, .body = run_alone, .arg = &scene, .log_expected = true});
 }
 

@@ -462,7 +462,7 @@ static void test_damaged(void)
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         char list[128];
         scene_t scene = {.env = kinds[k], .size = 2, .per_pair = 1, .bytes = 1000};
-        snprintf(list, sizeof list, "TIMEOUT_S=2 FAULT=%s,graph=4,rank=1", kinds[k]);
+        snprintf(list, sizeof list, "TIMEOUT_S=5 FAULT=%s,graph=4,rank=1", kinds[k]);
         local_ranks_env(list);
         local_ranks_run(&(local_run_t){.size = 2, .body = run_damaged, .arg = &scene, .log_expected = true});
     }
@@ -550,7 +550,7 @@ static void run_alone(local_rank_t *self)
 static void test_alone(void)
 {
     scene_t scene = {.size = 2, .per_pair = 1, .bytes = 1000};
-    local_ranks_env("TIMEOUT_S=1");
+    local_ranks_env("TIMEOUT_S=5");
     local_ranks_run(&(local_run_t){.size = 2, .body = run_alone, .arg = &scene, .log_expected = true});
     local_ranks_env("TIMEOUT_S=5");
     local_ranks_run(&(local_run_t){.size = 2, .body = run_halves, .arg = &scene, .log_expected = true});

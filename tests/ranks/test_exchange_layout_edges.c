@@ -355,7 +355,7 @@ static void hold_for_nothing(local_rank_t *self)
         CHECK_STATUS(selvage_exchange_start(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_exchange_enqueue_wait(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_exchange_start(ring.ex, ring.stream[0]), SELVAGE_ERR_TIMEOUT);
-        CHECK((double)(sv_clock_ns() - begin_ns) < 5e9);
+        CHECK((double)(sv_clock_ns() - begin_ns) < 20e9);
     }
     local_ranks_barrier(self);
     close_ring(&ring);

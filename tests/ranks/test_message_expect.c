@@ -166,6 +166,6 @@ int main(void)
     for (int guesses = 0; guesses < 2; guesses++)
         run_expecting(EARLY, expecting, &(bool){guesses}, false);
     run_expecting(EARLY, expecting_on_shared, NULL, false);
-    run_expecting("TIMEOUT_S=1", launch_fails, NULL, true);
+    run_expecting("TIMEOUT_S=5", launch_fails, NULL, true);
     return check_report("test_message_expect");
 }

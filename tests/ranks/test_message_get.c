@@ -466,7 +466,7 @@ int main(void)
     CHECK_EQ(local_ranks_left(), 0);
     atomic_store(&sent, 0);
     atomic_store(&received, 0);
-    local_ranks_env("MESSAGE_EAGER_BYTES=64 TIMEOUT_S=1");
+    local_ranks_env("MESSAGE_EAGER_BYTES=64 TIMEOUT_S=5");
     local_ranks_run(&(local_run_t){.size = 2, .body = take_back, .log_expected = true});
     local_ranks_env("MESSAGE_EAGER_BYTES=64 FAULT=flip=1,rank=0,only=5");
     local_ranks_run(&(local_run_t){.size = 2, .body = mend_damaged, .log_expected = true});

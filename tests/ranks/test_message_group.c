@@ -264,7 +264,7 @@ int main(void)
 {
     run_groups("SOFT_BLOCKS=2", groups, false);
     run_groups("SOFT_BLOCKS=2", receives_fail, true);
-    run_groups("TIMEOUT_S=2", sends_fail, true);
+    run_groups("TIMEOUT_S=5", sends_fail, true);
     run_groups("EARLY_WAIT_US=20000 SOFT_BLOCKS=8 KERNEL_PEER_MAX_BYTES=1M", verifying, false);
     run_groups("EARLY_WAIT_US=20000 SOFT_BLOCKS=8", verifying, false);
     return check_report("test_message_group");

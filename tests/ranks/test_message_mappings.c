@@ -380,7 +380,7 @@ int main(void)
     local_ranks_run(&(local_run_t){.size = 2, .body = map_another_time});
     local_ranks_run(&(local_run_t){.size = 2, .body = release_nothing});
     CHECK_EQ(local_ranks_left(), 0);
-    local_ranks_env("MESSAGE_EAGER_BYTES=400 TIMEOUT_S=1");
+    local_ranks_env("MESSAGE_EAGER_BYTES=400 TIMEOUT_S=5");
     local_ranks_run(&(local_run_t){.size = 2, .body = cleared_wrongly, .log_expected = true});
     local_ranks_env("MESSAGE_EAGER_BYTES=400 ROUTE=staged SEGMENT_BYTES=65536 TIMEOUT_S=5 LOG=info");
     local_ranks_run(&(local_run_t){.size = 2, .body = run_out_of_pinned, .log_expected = true});

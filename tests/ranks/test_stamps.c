@@ -16,7 +16,7 @@
 #include "tools/trace/trace_blame.h"
 #include <selvage/collective.h>
 
-enum { MAX_RANKS = 4, LATE_US = 120000, TRIES = 3 };
+enum { MAX_RANKS = 4, LATE_US = 120000, TRIES = 12 };
 
 typedef enum habit { BY_WAIT, BY_RUN, BY_ENQUEUE } habit_t;
 
