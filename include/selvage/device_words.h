@@ -286,11 +286,19 @@ SELVAGE_DEVICE_FN uint64_t clock_ns(void)
     return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/* Threads are more than cores, as a rule. */
+/* Threads are more than cores, as a rule; and who waits for long looks less and less often. */
 SELVAGE_DEVICE_FN void back_off(unsigned *turns)
 {
-    *turns += 1;
-    (void)sched_yield();
+    const unsigned yields = 64, sleeps = 16, doublings = 5;
+    struct timespec pause = {0, 50000};
+
+    if (++*turns <= yields) {
+        (void)sched_yield();
+        return;
+    }
+    const unsigned doubled = (*turns - yields) / sleeps;
+    pause.tv_nsec <<= doubled < doublings ? doubled : doublings;
+    (void)nanosleep(&pause, nullptr);
 }
 
 #endif
