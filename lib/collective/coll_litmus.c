@@ -37,7 +37,7 @@ static void notify_peers(sv_coll_arena_t *arena)
     sv_device_t *dev = arena->comm->dev;
     __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE); /* partner: sv_coll_ended() */
     for (uint32_t r = 0; r < arena->nranks; r++) {
-        sv_signal_arg_t tell = {.word = arena->base[r], /* partner: sv_coll_is_notified() */
+        sv_signal_arg_t tell = {.word = arena->base[r], /* partner: sv_coll_notice() */
                                 .value = (uint64_t)SV_COLL_ABORTED << 32 | (uint64_t)arena->me << 8 | arena->me};
         if (r != arena->me)
             (void)SV_DEVICE_CALL(dev, launch, &sv_kernel_signal, &tell, sizeof tell, 1, arena->stream);
@@ -79,7 +79,7 @@ static selvage_status_t try_lines(selvage_coll_t *coll, bool *right_out)
         SV_DEVICE_CALL(dev, free, in);
     }
     sv_free(config);
-    /* Partner: the release in sv_coll_fail(). */
+    /* Partner: the release in sv_coll_record(). */
     uint32_t kind = __atomic_load_n(&arena->pinned->error.kind, __ATOMIC_ACQUIRE);
     *right_out = status == SELVAGE_SUCCESS && kind == SV_COLL_FINE;
     if (status == SELVAGE_SUCCESS && kind != SV_COLL_FINE && kind != SV_COLL_DAMAGED)

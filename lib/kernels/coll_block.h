@@ -10,9 +10,10 @@
  *   - an error that another rank tells of (the first word of the arena),
  *   - the deadline.
  *
- * A lane that gives up sets `failed`. Its block goes on to the next barrier without waiting for anything again, and
- * leaves. Lanes may see `failed` at different times, but must leave between the same two barriers. Where a lane could
- * still fail after the barrier, they ask for what was settled before it: `leaves` or `more`.
+ * A lane that gives up keeps the fault and sets `failed`. Its block goes on to the next barrier without waiting for
+ * anything again, and leaves, when one lane records the fault (coll_settle.h). Lanes may see `failed` at different
+ * times, but must leave between the same two barriers. Where a lane could still fail after the barrier, they ask for
+ * what was settled before it: `leaves` or `more`.
  */
 #ifndef SV_COLL_BLOCK_H
 #define SV_COLL_BLOCK_H
@@ -44,6 +45,13 @@ typedef struct sv_coll_slice {
     uint64_t bytes;
 } sv_coll_slice_t;
 
+/* Why a block fails. ENDED: somebody else has said that all is to end, as sv_coll_ended() sees. */
+enum { SV_COLL_ENDED = 0xff };
+typedef struct sv_coll_fault {
+    uint64_t wanted, seen;
+    uint32_t kind, place_of_peer; /* kind as in sv_coll_error_t, or SV_COLL_ENDED; place << 16 | rank */
+} sv_coll_fault_t;
+
 /* What comes next in a piece of work: a slice, its end, or the end of all because something has failed. */
 enum { SV_COLL_MORE_SLICE, SV_COLL_MORE_NONE, SV_COLL_MORE_FAILED };
 
@@ -66,7 +74,8 @@ typedef struct sv_coll_block {
     uint64_t arena;                 /* own */
     uint64_t deadline_ns;
     uint32_t n, me, channel;
-    uint32_t failed;
+    uint32_t failed, fault_taken;
+    sv_coll_fault_t fault;          /* the first one of the block, where `failed` says that there is one */
     uint8_t unposted[SV_COLL_RANKS]; /* of rank r: whether it has not been told yet of a step that is in its slot */
     uint32_t blocked;               /* a lane has to wait for a slice */
     uint32_t begun;                 /* pieces of work of this launch */
@@ -93,88 +102,38 @@ template <typename T> SV_DEV_FN T *sv_coll_pointer(uint64_t address)
     return reinterpret_cast<T *>(static_cast<uintptr_t>(address));
 }
 
-/* Rank of this communicator that is `member` of the arena; this rank for one that is none of it. */
-SV_DEV_FN uint32_t sv_coll_rank_of(const sv_coll_at_t &c, uint32_t member)
-{
-    for (uint32_t r = 0; r < c.b.n; r++)
-        if (c.dev->member[r] == member)
-            return r;
-    return c.b.me;
-}
-
-/* Partner: sv_coll_is_notified(). Kind, who says so, and who is to blame: ranks of the arena. */
-SV_DEV_FN void sv_coll_notify_failure(const sv_coll_at_t &c, uint32_t kind, uint32_t blamed)
-{
-    const uint32_t ranks = static_cast<uint32_t>(c.dev->member[c.b.me]) << 8 | c.dev->member[blamed];
-    uint64_t word = static_cast<uint64_t>(kind) << 32 | ranks;
-    for (uint32_t r = 0; r < c.b.n; r++)
-        if (r != c.b.me)
-            sv_dev_store_word_system(sv_coll_pointer<uint64_t>(c.dev->arena[r]), word);
-}
-
 /* Whatever only errors and long waits need is a function of its own, which is given this. */
 SV_DEV_FN sv_coll_at_t sv_coll_at_of(sv_coll_block_t *block, const sv_coll_context_t *context)
 {
     return sv_coll_at_t{*block, context->dev, *context, sv_dev_block_t{0, 1, block->channel, 1}};
 }
 
-typedef struct sv_coll_fault {
-    uint32_t kind, place, peer;
-    bool from_peer;            /* by another rank, and not passed on */
-} sv_coll_fault_t;
-
-SV_DEV_COLD void sv_coll_record(sv_coll_block_t *block, const sv_coll_context_t *context, sv_coll_fault_t fault,
-                                uint64_t wanted, uint64_t seen)
+/* Keeps the first fault of the block, which sv_coll_settle() records. */
+SV_DEV_COLD void sv_coll_keep(sv_coll_block_t *block, uint32_t kind, uint32_t place_of_peer, uint64_t wanted,
+                              uint64_t seen)
 {
-    const sv_coll_at_t c = sv_coll_at_of(block, context);
-    if (sv_dev_exchange_u32(c.dev->error_taken, 1) == 0) {
-        sv_coll_error_t *error = c.dev->error;
-        error->place = fault.place;
-        error->sequence = c.b.work.sequence;
-        error->peer = fault.peer;
-        error->channel = c.b.channel;
-        error->call = c.b.work.call;
-        error->wanted = wanted;
-        error->seen = seen;
-        sv_dev_store_release_system_u32(&error->kind, fault.kind); /* partner: sv_coll_check() */
-        if (!fault.from_peer)
-            sv_coll_notify_failure(c, fault.kind, fault.peer);
-    }
-    sv_dev_store_release_u32(c.dev->stop, 1); /* partner: sv_coll_ended() */
-    sv_dev_store_u32_system(&c.b.failed, 1);
+    if (sv_dev_exchange_block_u32(&block->fault_taken, 1) == 0)
+        block->fault = sv_coll_fault_t{wanted, seen, kind, place_of_peer};
+    sv_dev_store_u32_system(&block->failed, 1);
 }
 
-/* Records the first error of this device. */
 SV_DEV_FN void sv_coll_fail(const sv_coll_at_t &c, uint32_t kind, uint32_t place, uint32_t peer, uint64_t wanted,
-                            uint64_t seen, bool from_peer)
+                            uint64_t seen)
 {
-    sv_coll_record(&c.b, &c.context, sv_coll_fault_t{kind, place, peer, from_peer}, wanted, seen);
+    sv_coll_keep(&c.b, kind, place << 16 | peer, wanted, seen);
 }
 
-/* Whether another rank tells of an error; records it as this rank's. */
-SV_DEV_FN bool sv_coll_is_notified(const sv_coll_at_t &c)
+/* The word by which another rank tells of an error, or 0. */
+SV_DEV_FN uint64_t sv_coll_notice(const sv_coll_at_t &c)
 {
-    uint64_t word = c.b.arena ? sv_dev_load_word_system(sv_coll_pointer<uint64_t>(c.b.arena)) : 0;
-    if (word == 0)
-        return false;
-    sv_coll_fail(c, static_cast<uint32_t>(word >> 32), 0, sv_coll_rank_of(c, word & 0xff), 0,
-                 sv_coll_rank_of(c, word >> 8 & 0xff), true);
-    return true;
+    return c.b.arena ? sv_dev_load_word_system(sv_coll_pointer<uint64_t>(c.b.arena)) : 0;
 }
 
-/* Whether everything is to end: partners are sv_coll_fail() here, on other ranks, and the host's abort. */
+/* Whether everything is to end: partners are sv_coll_record() here, on other ranks, and the host's abort. */
 SV_DEV_FN bool sv_coll_ended(const sv_coll_at_t &c)
 {
-    if (sv_dev_load_acquire_u32(c.dev->stop)) {
-        sv_dev_store_u32_system(&c.b.failed, 1);
-        return true;
-    }
-    if (sv_coll_is_notified(c))
-        return true;
-    if (!sv_dev_load_u32_system(c.dev->host_stop))
-        return false;
-    sv_coll_fail(c, SV_COLL_ABORTED, 0, c.b.me, 0, 0, false);
-    return true;
+    const uint32_t stop = sv_dev_load_acquire_u32(c.dev->stop), host_stop = sv_dev_load_u32_system(c.dev->host_stop);
+    return (stop | host_stop | sv_coll_notice(c)) != 0;
 }
 
 #if defined(SV_DEV_SOFT)
@@ -189,9 +148,14 @@ enum { SV_COLL_POLL_TURNS = 64, SV_COLL_POLL_HOST_TURNS = 4096 }; /* turns; the 
  */
 SV_DEV_FN bool sv_coll_is_entry_missing(const sv_coll_at_t &c, uint32_t place)
 {
+#if defined(SV_COLL_PAIRS_ALONE) /* a kernel of nothing else says so */
+    (void)c, (void)place;
+    return false;
+#else
     const sv_coll_work_t &work = c.b.work;
     return place != SV_COLL_AT_ENTRY && place != SV_COLL_AT_FIN && work.call != SV_COLL_PAIR &&
            work.algo != SV_COLL_DIRECT_ONE && work.algo != SV_COLL_DIRECT_TWO;
+#endif
 }
 
 /* What rank r says first, if it has come. */
@@ -206,50 +170,53 @@ SV_DEV_FN bool sv_coll_peek(const sv_coll_at_t &c, uint32_t r, uint64_t *signatu
     return *flag == static_cast<uint32_t>(entries + 1) && high >> 32 == *flag;
 }
 
-/* Whether a rank has come with another call, which is then recorded. */
-SV_DEV_FN bool sv_coll_differs(const sv_coll_at_t &c)
+/* Looks at what ranks say first. One that has come with another call becomes the fault. If that is that time is over,
+   the first rank that has not come is to blame. */
+SV_DEV_FN void sv_coll_look_at_entries(const sv_coll_at_t &c, sv_coll_fault_t &fault)
 {
-    uint64_t signature, flag;
-    for (uint32_t r = 0; r < c.b.n; r++)
-        if (r != c.b.me && sv_coll_peek(c, r, &signature, &flag) && signature != c.b.work.signature) {
-            sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_ENTRY, r, c.b.work.signature, signature, false);
-            return true;
-        }
-    return false;
-}
-
-/* The deadline has passed: blames a rank that did not come, if there is one. */
-SV_DEV_FN void sv_coll_late(const sv_coll_at_t &c, uint32_t place, uint32_t peer, uint64_t wanted, uint64_t seen)
-{
-    uint64_t signature, flag;
-    for (uint32_t r = 0; r < c.b.n && sv_coll_is_entry_missing(c, place); r++)
-        if (r != c.b.me && !sv_coll_peek(c, r, &signature, &flag)) {
-            sv_coll_fail(c, SV_COLL_LATE, SV_COLL_AT_ENTRY, r, static_cast<uint32_t>(c.b.state[r].entries + 1), flag,
-                         false);
+    bool is_late = fault.kind == SV_COLL_LATE;
+    SV_DEV_ROLLED
+    for (uint32_t r = 0; r < c.b.n; r++) {
+        uint64_t signature = 0, flag;
+        if (r == c.b.me)
+            continue;
+        const bool has_come = sv_coll_peek(c, r, &signature, &flag);
+        const bool differs = has_come && signature != c.b.work.signature;
+        if (differs)
+            fault = sv_coll_fault_t{c.b.work.signature, signature, SV_COLL_DIFFERS,
+                                    static_cast<uint32_t>(SV_COLL_AT_ENTRY) << 16 | r};
+        else if (!has_come && is_late)
+            fault = sv_coll_fault_t{static_cast<uint32_t>(c.b.state[r].entries + 1), flag, SV_COLL_LATE,
+                                    static_cast<uint32_t>(SV_COLL_AT_ENTRY) << 16 | r};
+        if (differs)
             return;
-        }
-    sv_coll_fail(c, SV_COLL_LATE, place, peer, wanted, seen, false);
+        is_late = is_late && has_come;
+    }
 }
 
-/* Whether to go on with a wait. Returns when it began, 1 for "not long ago", or 0 for giving up, which has recorded the
-   error. */
+/* Whether to go on with a wait. Returns when it began, 1 for "not long ago", or 0 for giving up, when the fault is
+   kept. */
 SV_DEV_COLD uint64_t sv_coll_poll_for_end(sv_coll_block_t *block, const sv_coll_context_t *context,
                                           uint32_t place_of_peer, uint32_t turns, uint64_t wanted, uint64_t seen,
                                           uint64_t begin_ns)
 {
     const sv_coll_at_t c = sv_coll_at_of(block, context);
-    const uint32_t place = place_of_peer >> 16, peer = place_of_peer & 0xffff;
     unsigned relaxed = turns / SV_COLL_POLL_TURNS;
     if (sv_dev_load_u32_system(&c.b.failed))
         return 0;
     if (turns % SV_COLL_POLL_HOST_TURNS == 0 || sv_dev_load_acquire_u32(c.context.stop)) {
-        if (sv_coll_ended(c) || (sv_coll_is_entry_missing(c, place) && sv_coll_differs(c)))
-            return 0;
         const uint64_t now_ns = sv_dev_clock_ns();
         if (begin_ns <= 1)
             begin_ns = now_ns;
-        if (c.b.deadline_ns && now_ns - begin_ns > c.b.deadline_ns) {
-            sv_coll_late(c, place, peer, wanted, seen);
+        const bool is_late = c.b.deadline_ns && now_ns - begin_ns > c.b.deadline_ns;
+        sv_coll_fault_t fault = {wanted, seen, is_late ? uint32_t{SV_COLL_LATE} : uint32_t{SV_COLL_FINE},
+                                 place_of_peer};
+        if (sv_coll_ended(c))
+            fault.kind = SV_COLL_ENDED;
+        else if (sv_coll_is_entry_missing(c, place_of_peer >> 16))
+            sv_coll_look_at_entries(c, fault);
+        if (fault.kind != SV_COLL_FINE) {
+            sv_coll_keep(block, fault.kind, fault.place_of_peer, fault.wanted, fault.seen);
             return 0;
         }
     }
@@ -257,7 +224,7 @@ SV_DEV_COLD uint64_t sv_coll_poll_for_end(sv_coll_block_t *block, const sv_coll_
     return begin_ns ? begin_ns : 1;
 }
 
-/* One turn of a wait for `wanted` of peer, where `seen` is there. False: give up; the error is recorded. */
+/* One turn of a wait for `wanted` of peer, where `seen` is there. False: give up; the fault is kept. */
 SV_DEV_FN bool sv_coll_wait_more(const sv_coll_at_t &c, sv_coll_spin_t &spin, uint32_t place, uint32_t peer,
                                  uint64_t wanted, uint64_t seen)
 {
@@ -266,25 +233,6 @@ SV_DEV_FN bool sv_coll_wait_more(const sv_coll_at_t &c, sv_coll_spin_t &spin, ui
         return true;
     spin.begin_ns = sv_coll_poll_for_end(&c.b, &c.context, place << 16 | peer, spin.turns, wanted, seen, spin.begin_ns);
     return spin.begin_ns != 0;
-}
-
-/*
- * Handles data of a rank that does not verify. Keys differ from call to call, so another call may be the reason while
- * entry lines are unread. So these are waited for first. One lane.
- */
-SV_DEV_COLD void sv_coll_damaged(sv_coll_block_t *block, const sv_coll_context_t *context, uint32_t place_of_peer,
-                                 uint64_t said, uint64_t summed)
-{
-    const sv_coll_at_t c = sv_coll_at_of(block, context);
-    const uint32_t place = place_of_peer >> 16, peer = place_of_peer & 0xffff;
-    sv_coll_spin_t spin = {};
-    uint64_t signature, flag;
-    for (uint32_t r = 0; r < c.b.n && sv_coll_is_entry_missing(c, place); r++)
-        while (r != c.b.me && !sv_coll_peek(c, r, &signature, &flag))
-            if (!sv_coll_wait_more(c, spin, SV_COLL_AT_ENTRY, r, c.b.state[r].entries + 1, flag))
-                return;
-    if (!sv_coll_is_entry_missing(c, place) || !sv_coll_differs(c))
-        sv_coll_fail(c, SV_COLL_DAMAGED, place, peer, said, summed, false);
 }
 
 SV_DEV_COLD void sv_coll_wait_long(sv_coll_block_t *block, const sv_coll_context_t *context, uint64_t address,
@@ -418,7 +366,7 @@ SV_DEV_FN void sv_coll_tell_ended(const sv_coll_context_t &context, const sv_dev
 /*
  * Takes connections, counters and credit of this channel, and what waits need to know, with one look into memory. All
  * lanes call, before a barrier. Then `leaves` says whether an earlier launch has failed, or another rank tells of an
- * error, which sv_coll_is_notified() then records.
+ * error, which sv_coll_settle() then records.
  *
  * Gives back what earlier launches have taken, too. Kernels of one short call leave that to the next launch, because
  * the end of a kernel waits for what it has stored into other devices. Whoever waits for that credit is a call ahead,
@@ -446,14 +394,14 @@ SV_DEV_FN void sv_coll_come_in(const sv_coll_at_t &c)
     }
     if (c.at.tid != c.at.nthreads - 1)
         return;
-    /* Partners: sv_coll_fail() of an earlier launch, and on another rank while nothing waited here. */
+    /* Partners: sv_coll_record() of an earlier launch, and on another rank while nothing waited here. */
     const uint32_t stopped = sv_dev_load_u32_system(c.context.stop);
     const uint64_t from_peer =
         c.context.arena ? sv_dev_load_word_system(sv_coll_pointer<const uint64_t>(c.context.arena)) : 0;
     b.random = c.at.block + 16 * c.context.me;
     b.blocked = 0;
-    b.failed = stopped;
-    b.leaves = stopped || from_peer;
+    b.failed = b.fault_taken = b.leaves = stopped || from_peer;
+    b.fault.kind = SV_COLL_ENDED;
 }
 
 /* Whether the block is to leave; asked by all lanes between two barriers where none of them can fail. */

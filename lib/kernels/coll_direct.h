@@ -84,7 +84,7 @@ SV_DEV_FN void sv_coll_direct_read_entry(const sv_coll_at_t &c, sv_coll_plan_t &
     if (!own)
         sv_coll_entry_read_all(c, r, word);
     if (word[0] != work.signature && !sv_coll_has_failed(c))
-        sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_ENTRY, r, work.signature, word[0], false);
+        sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_ENTRY, r, work.signature, word[0]);
     p.in_of[r] = own ? work.src : sv_coll_window_address(c, r, word[1]);
     p.out_of[r] = own ? work.dst : sv_coll_window_address(c, r, word[2]);
     p.capabilities[r] = static_cast<uint8_t>(sv_coll_direct_capabilities(work, r, word[1], word[2]));
@@ -109,7 +109,8 @@ SV_DEV_FN uint32_t sv_coll_direct_negotiate(const sv_coll_at_t &c, const sv_coll
         all &= p.capabilities[r];
         any |= p.capabilities[r];
     }
-    const bool reduces = c.b.work.call == SV_COLL_ALL_REDUCE, in_place = reduces && any & SV_COLL_IN_PLACE;
+    const bool reduces = SV_COLL_DIRECT_REDUCES && c.b.work.call == SV_COLL_ALL_REDUCE;
+    const bool in_place = reduces && any & SV_COLL_IN_PLACE;
     const bool two = c.b.work.algo == SV_COLL_DIRECT_TWO || in_place;
     *pushed = two && reduces && !in_place && c.b.work.peer != SV_COLL_PLAIN;
     const bool unseen = !SV_COLL_SEES_STORES && sv_coll_has_digest(c) &&
@@ -199,10 +200,11 @@ SV_DEV_FN void sv_coll_direct_pass_sums(const sv_coll_direct_t &d)
     const sv_coll_block_t &b = c.b;
     sv_coll_pass_t &pass = c.b.pass;
     const uint32_t call = b.work.call, root = b.work.root, own = 1u << b.me, all = (1u << b.n) - 1;
+    const bool reduces = SV_COLL_DIRECT_REDUCES && b.work.op;
     const uint32_t to = sv_coll_around(c, d.phase), at_root = 1u << root;
     if (d.two && d.ndst == 0)
         return;
-    if (b.work.op && d.ndst == 0) { /* a root reads what lies here */
+    if (reduces && d.ndst == 0) { /* a root reads what lies here */
         pass.src[0] = sv_coll_pointer<const uint8_t>(d.p.in_of[b.me] + d.at.begin);
         pass.nsrc = 1;
         pass.premul = pass.divisor = 0;
@@ -212,14 +214,14 @@ SV_DEV_FN void sv_coll_direct_pass_sums(const sv_coll_direct_t &d)
         return;
     }
     for (uint32_t r = 0; r < pass.nsrc; r++)
-        pass.key_of[r] = sv_coll_direct_key(c, b.work.op ? r : call == SV_COLL_BROADCAST ? root : b.me, false,
+        pass.key_of[r] = sv_coll_direct_key(c, reduces ? r : call == SV_COLL_BROADCAST ? root : b.me, false,
                                             call == SV_COLL_REDUCE_SCATTER ? b.me : 0, d.at.begin);
     pass.key = sv_coll_direct_key(c, b.me, d.two, call == SV_COLL_ALL_TO_ALL ? to : 0, d.at.begin);
     if (call == SV_COLL_ALL_GATHER)
         sv_coll_direct_sum(c, 0, 0, true, all & ~own);
     else if (call == SV_COLL_ALL_TO_ALL)
         sv_coll_direct_sum(c, 0, 0, to != b.me, 1u << to);
-    else if (call != SV_COLL_BROADCAST)
+    else if (reduces)
         sv_coll_direct_sum(c, all & ~own, call == SV_COLL_ALL_REDUCE && !d.two ? own : 0, d.two,
                            (call == SV_COLL_REDUCE ? at_root : all) & ~own);
     else if (b.me != root)
@@ -245,8 +247,8 @@ SV_DEV_FN void sv_coll_direct_pass(const sv_coll_direct_t &d)
     pass.stretches = 0;
     pass.nsrc = d.nsrc;
     pass.ndst = d.ndst;
-    pass.premul = c.b.work.flags & SV_COLL_PREMUL ? (1u << c.b.n) - 1 : 0;
-    pass.divisor = static_cast<uint16_t>(c.b.work.flags & SV_COLL_DIVIDE ? c.b.n : 0);
+    pass.premul = SV_COLL_DIRECT_REDUCES && c.b.work.flags & SV_COLL_PREMUL ? (1u << c.b.n) - 1 : 0;
+    pass.divisor = static_cast<uint16_t>(SV_COLL_DIRECT_REDUCES && c.b.work.flags & SV_COLL_DIVIDE ? c.b.n : 0);
     pass.bytes = d.ndst > 0 ? d.at.bytes : 0;
     pass.type = c.b.work.type;
     pass.op = static_cast<uint8_t>(sv_coll_op_of(c.b.work.type, c.b.work.op));
@@ -297,7 +299,7 @@ SV_DEV_FN void sv_coll_direct_poll(const sv_coll_at_t &c, const sv_coll_plan_t &
 SV_DEV_FN uint32_t sv_coll_direct_before(const sv_coll_at_t &c, uint32_t algo)
 {
     const uint32_t call = c.b.work.call;
-    return (call == SV_COLL_REDUCE_SCATTER && sv_coll_has_digest(c)) ||
+    return (SV_COLL_DIRECT_REDUCES && call == SV_COLL_REDUCE_SCATTER && sv_coll_has_digest(c)) ||
                    (algo == SV_COLL_DIRECT_TWO && sv_coll_direct_signs_stores(c)) ? 1 : 0;
 }
 
@@ -313,7 +315,7 @@ SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_
     const bool root = c.b.work.call == SV_COLL_BROADCAST && c.b.me == c.b.work.root;
     const uint32_t before = sv_coll_direct_before(c, algo);
     const uint32_t moving = c.b.work.call == SV_COLL_ALL_TO_ALL ? c.b.n : 1;
-    if (phase >= before && phase < before + moving) {
+    if (!SV_COLL_DIRECT_SUMS || (phase >= before && phase < before + moving)) {
         sv_coll_direct_t d = {c, p, two, phase - before, sv_coll_direct_stretch(c, !two || root, c.b.me), 0, 0};
         sv_coll_direct_count(d);
         sv_coll_direct_pass(d);
@@ -354,7 +356,7 @@ SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
         p.in_place = 0;
         for (uint32_t r = 0; r < c.b.n; r++)
             p.in_place |= p.capabilities[r] & SV_COLL_IN_PLACE;
-        if (pushed)
+        if (SV_COLL_DIRECT_REDUCES && pushed)
             sv_coll_push_begin(c, p);
         c.b.taken = 0;
     }
@@ -393,7 +395,7 @@ SV_DEV_FN uint64_t sv_coll_direct_told(const sv_coll_at_t &c, uint32_t r, unsign
 SV_DEV_FN void sv_coll_direct_fail(const sv_coll_at_t &c, uint64_t said)
 {
     if (!sv_coll_has_failed(c))
-        sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_FIN, c.b.n == 2 ? 1 - c.b.me : c.b.me, said, c.b.taken, false);
+        sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_FIN, c.b.n == 2 ? 1 - c.b.me : c.b.me, said, c.b.taken);
 }
 
 /*
@@ -450,7 +452,7 @@ SV_DEV_FN void sv_coll_direct_verify(const sv_coll_at_t &c)
 /* Whether everybody waits for everybody before the pass of that phase. */
 SV_DEV_FN bool sv_coll_direct_ends(const sv_coll_plan_t &p, uint32_t turn)
 {
-    if (p.pushed)
+    if (SV_COLL_DIRECT_REDUCES && p.pushed)
         return turn > 0 && turn <= p.until && turn % p.stage_phases == 0;
     return turn == p.until || (turn > 0 && turn == p.before && p.algo == SV_COLL_DIRECT_TWO && p.in_place);
 }
@@ -461,7 +463,7 @@ SV_DEV_FN bool sv_coll_direct_ends(const sv_coll_plan_t &p, uint32_t turn)
  */
 SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t turn)
 {
-    const bool pushed = p.pushed, prepared = turn == 0 && !pushed;
+    const bool pushed = SV_COLL_DIRECT_REDUCES && p.pushed, prepared = turn == 0 && !pushed;
     const bool ends = sv_coll_direct_ends(p, turn), sums = sv_coll_has_digest(c);
     const bool passes_on = sv_coll_direct_signs_stores(c) && p.algo == SV_COLL_DIRECT_TWO;
     if (passes_on && turn == (pushed ? p.until - 2 * p.stage_phases : p.before))

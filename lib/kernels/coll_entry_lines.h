@@ -68,7 +68,7 @@ SV_DEV_FN void sv_coll_entry_check(const sv_coll_at_t &c)
         uint64_t word = sv_coll_line_take(c, sv_coll_entry_at(c, c.b.mine[r], entries, 0),
                                           static_cast<uint32_t>(entries + 1), SV_COLL_AT_ENTRY, r);
         if (word != c.b.work.signature && !sv_coll_has_failed(c))
-            sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_ENTRY, r, c.b.work.signature, word, false);
+            sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_ENTRY, r, c.b.work.signature, word);
     }
     sv_dev_block_sync();
 }

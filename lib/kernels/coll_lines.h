@@ -335,8 +335,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_blame(const sv_coll_at_t &c, ui
         }
     }
     if (c.at.tid == 0)
-        sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, said,
-                        found != said ? found : said + difference);
+        sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, peer, said, found != said ? found : said + difference);
 }
 
 /*

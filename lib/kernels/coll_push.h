@@ -32,14 +32,6 @@
  */
 enum { SV_COLL_ID_DIRECT = 61 };
 
-/* Whether a running kernel sees in users' memory what others store there. Where it does not, calls that store there
-   have no digests (sv_coll_direct_negotiate()). */
-#if defined(SV_DEV_HIP)
-enum { SV_COLL_SEES_STORES = 0 };
-#else
-enum { SV_COLL_SEES_STORES = 1 };
-#endif
-
 SV_DEV_FN bool sv_coll_direct_signs_stores(const sv_coll_at_t &c)
 {
     return SV_COLL_SEES_STORES && sv_coll_has_digest(c);

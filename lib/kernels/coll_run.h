@@ -15,11 +15,13 @@
 #include "kernels/coll_entry_lines.h"
 #include "kernels/coll_lines.h"
 #include "kernels/coll_next.h"
+#include "kernels/coll_settle.h"
 #include "kernels/kernel_stamps.h"
 
 SV_DEV_FN void sv_coll_leave(const sv_coll_at_t &c, const sv_coll_arg_t &arg)
 {
     sv_dev_block_sync();
+    sv_coll_settle<true>(c);
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
         c.context.state[c.at.block * SV_COLL_RANKS + c.context.member[r]] = c.b.state[r];
     if (!arg.from_fifo)
@@ -116,7 +118,7 @@ SV_DEV_FN void sv_coll_compare_pair(const sv_coll_at_t &c, const sv_coll_pair_t 
     const sv_coll_work_t &work = c.b.work;
     if (c.at.tid == 0 && work.peer != SV_COLL_PLAIN && work.peer != c.b.me && words.received != words.wanted &&
         !sv_coll_has_failed(c))
-        sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_LINE, work.peer, words.wanted, words.received, false);
+        sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_LINE, work.peer, words.wanted, words.received);
 }
 
 /* Makes the next slice, and says whether there is one. */
@@ -126,6 +128,14 @@ SV_DEV_COLD void sv_coll_make_ahead(sv_coll_block_t *block, const sv_coll_contex
     const sv_coll_at_t c = sv_coll_at_of(block, context);
     block->more = sv_coll_next_of(c, *p, *words, turn) ? SV_COLL_MORE_SLICE : SV_COLL_MORE_NONE;
 }
+
+/* Whether slices in slots are made ahead. On AMD GPUs that compiles all schedules once more, which the kernels of lines
+   do without: of slots they have copies alone. */
+#if defined(SV_DEV_HIP) && defined(SV_COLL_LINES_REDUCE)
+enum { SV_COLL_MAKES_AHEAD = 0 };
+#else
+enum { SV_COLL_MAKES_AHEAD = 1 };
+#endif
 
 /* Makes the next slice while the other lanes are at the one before. A PAIR cannot do this, because its slices tell
    their steps. One lane. */
@@ -137,7 +147,7 @@ typedef struct sv_coll_prefetch {
 
     SV_DEV_METHOD void run() const
     {
-        if (c.b.work.call != SV_COLL_PAIR)
+        if (SV_COLL_MAKES_AHEAD && c.b.work.call != SV_COLL_PAIR)
             sv_coll_make_ahead(&c.b, &c.context, &p, &words, turn);
     }
 } sv_coll_prefetch_t;
@@ -182,7 +192,7 @@ SV_DEV_FN bool sv_coll_run_slice(const sv_coll_at_t &c, uint32_t proto, const sv
         sv_coll_lines_run<sv_coll_ll128, PROTO == SV_COLL_LL128>(c);
     else
         return sv_coll_slots_run<PROTO == SV_COLL_SIMPLE>(c, SV_COLL_ONE_LOOP && prefetch.p.direct, prefetch) &&
-               c.b.work.call != SV_COLL_PAIR;
+               SV_COLL_MAKES_AHEAD && c.b.work.call != SV_COLL_PAIR;
     return false;
 }
 
@@ -216,7 +226,7 @@ template <unsigned PROTO> SV_DEV_FN void sv_coll_run_direct(const sv_coll_at_t &
     SV_DEV_ROLLED
     for (uint32_t turn = 0; sv_coll_direct_turn(c, p, turn); turn++) {
         sv_coll_sums_t sums = {0, 0};
-        if (c.b.pass.stretches) {
+        if (SV_COLL_DIRECT_SUMS && c.b.pass.stretches) {
             sv_coll_sum_stretches(c);
         } else {
             if constexpr (PROTO == SV_COLL_SIMPLE)
@@ -310,15 +320,15 @@ template <unsigned PROTO> SV_DEV_FN void sv_coll_body(const sv_coll_arg_t &arg, 
     for (uint32_t i = 0; i < arg.nwork; i++) {
         const unsigned line = i * at.nblocks + at.block;
         sv_dev_stamp_begin(arg.context.stamps, line, at.tid);
-        if (i > 0)
-            sv_dev_block_sync(); /* nobody looks at the work before any more */
+        if (i > 0) {
+            sv_dev_block_sync(); /* nobody looks at the work before any more, and nobody fails before the next one */
+            if (sv_coll_has_failed(c))
+                break;
+        }
         sv_coll_fetch(c, arg, i);
         sv_dev_block_sync();
-        if (block.leaves || sv_coll_has_failed(c)) { /* after this barrier nobody fails before the next one */
-            if (at.tid == 0)
-                (void)sv_coll_is_notified(c);
+        if (block.leaves)
             break;
-        }
         const sv_coll_work_t &work = block.work;
         if (at.block < work.channel || at.block >= work.channel + work.nchannels)
             continue;

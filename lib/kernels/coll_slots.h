@@ -278,8 +278,7 @@ SV_DEV_COLD void sv_coll_blame_slots(sv_coll_block_t *block, const sv_coll_conte
         for (uint64_t at = 0; at < pass.bytes; at += 8, key += SV_DIGEST_STEP)
             sum += digest_term(sv_coll_word_load_odd(pass.src[k] + at, pass.bytes - at), key);
     }
-    sv_coll_damaged(block, context, static_cast<uint32_t>(SV_COLL_AT_SLOT) << 16 | peer, said,
-                    sum != said ? sum : said + difference);
+    sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_SLOT, peer, said, sum != said ? sum : said + difference);
 }
 
 /*
@@ -362,7 +361,7 @@ SV_DEV_FN bool sv_coll_slots_run(const sv_coll_at_t &c, bool direct, const MEANW
 {
     if (!direct && !sv_coll_await_ranks(c, true))
         return false;
-    if (direct && c.b.pass.stretches) {
+    if (SV_COLL_DIRECT_SUMS && direct && c.b.pass.stretches) {
         sv_coll_sum_stretches(c);
         return false;
     }

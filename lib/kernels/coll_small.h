@@ -17,6 +17,7 @@
 
 #include "kernels/coll_entry_lines.h"
 #include "kernels/coll_lines.h"
+#include "kernels/coll_settle.h"
 #include "kernels/kernel_stamps.h"
 
 typedef struct sv_coll_small {
@@ -258,7 +259,7 @@ SV_DEV_FN void sv_coll_small_check_entry(const sv_coll_at_t &c, const sv_coll_sm
         const uint64_t at = c.b.mine[r] + arg.context.entry_at + (entries & 1) * SV_COLL_ENTRIES * SV_COLL_LINE;
         uint64_t word = sv_coll_line_take(c, at, static_cast<uint32_t>(entries + 1), SV_COLL_AT_ENTRY, r);
         if (word != arg.work.signature && !sv_coll_has_failed(c))
-            sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_ENTRY, r, arg.work.signature, word, false);
+            sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_ENTRY, r, arg.work.signature, word);
     }
 }
 
@@ -495,7 +496,7 @@ SV_DEV_COLD void sv_coll_small_report(sv_coll_block_t *block, const sv_coll_smal
         }
         PROTO::look(c, c.b.slot_in[r], q.units, word);
     }
-    sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, peer, word[0], sum != word[0] ? sum : sum + difference, false);
+    sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, peer, word[0], sum != word[0] ? sum : sum + difference);
 }
 
 /* Sums by the waves of a block: of what was taken, less what its senders say. */
@@ -587,11 +588,10 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_body(const sv_coll_small_
     const bool works = !block.leaves;
     if (works)
         sv_coll_small_work<PROTO>(q, rest);
-    else if (at.tid == 0)
-        (void)sv_coll_is_notified(c);
     sv_dev_block_sync();
     if (works)
         sv_coll_small_verify<PROTO>(q, rest);
+    sv_coll_settle<false>(c);
     sv_coll_small_leave(c, arg, q.units > 0);
     sv_dev_stamp(arg.context.stamps, at.block, SV_STAMP_LEFT, at.tid);
     sv_coll_tell_ended(arg.context, at);

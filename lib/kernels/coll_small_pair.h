@@ -13,6 +13,7 @@
 #ifndef SV_COLL_SMALL_PAIR_H
 #define SV_COLL_SMALL_PAIR_H
 
+#define SV_COLL_PAIRS_ALONE 1 /* no wait asks for entries */
 #include "kernels/coll_small.h"
 
 /* The channel's part of what is sent, or received; reads nothing. */
@@ -117,10 +118,10 @@ SV_DEV_FN void sv_coll_small_pair_take_line(const sv_coll_at_t &c, const sv_coll
         const uint64_t said = sv_coll_line_take(c, line + SV_COLL_LINE, flag, SV_COLL_AT_LINE, from);
         const uint64_t sum = sv_coll_term(8, word, 0, sv_coll_small_pair_key(arg.small, from, step));
         if (said != sum && !sv_coll_has_failed(c))
-            sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, from, said, sum, false);
+            sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, from, said, sum);
     }
     if (word != wanted && !sv_coll_has_failed(c))
-        sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_LINE, from, wanted, word, false);
+        sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_LINE, from, wanted, word);
 }
 
 /* Takes the line, the data, and their digests, and verifies. All lanes. */
@@ -155,7 +156,7 @@ SV_DEV_FN void sv_coll_small_pair_take(const sv_coll_small_t &q, const sv_coll_s
     }
     taken = sv_dev_block_sum_u64(taken, c.at); /* its barrier comes before the look at what was said */
     if (c.at.tid == 0 && taken != c.b.taken && !sv_coll_has_failed(c))
-        sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, from, c.b.taken, taken, false);
+        sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, from, c.b.taken, taken);
 }
 
 /* Keeps the counters. Partner: the next launch, which also gives the slots back (sv_coll_come_in()). */
@@ -195,10 +196,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_pair_body(const sv_coll_s
         sv_coll_small_load<PROTO>(out, small.work.src, at.tid, out.first);
     sv_coll_small_pair_enter(c, arg, out.units > 0);
     sv_dev_block_sync();
-    if (block.leaves) {
-        if (at.tid == 0)
-            (void)sv_coll_is_notified(c);
-    } else {
+    if (!block.leaves) {
         if (small.work.root != SV_COLL_PLAIN)
             sv_coll_small_pair_put<PROTO>(out, arg);
         sv_dev_stamp(small.context.stamps, at.block, SV_STAMP_SIGNALLED, at.tid);
@@ -207,6 +205,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_pair_body(const sv_coll_s
         sv_dev_stamp(small.context.stamps, at.block, SV_STAMP_STORED, at.tid);
     }
     sv_dev_block_sync();
+    sv_coll_settle<false>(c);
     sv_coll_small_pair_leave(c, arg, out.units > 0, in.units > 0);
     sv_dev_stamp(small.context.stamps, at.block, SV_STAMP_LEFT, at.tid);
     sv_coll_tell_ended(small.context, at);

@@ -11,6 +11,24 @@
 #include "kernels/coll_block.h"
 #include "kernels/coll_pass.h"
 
+/* Whether a running kernel sees in users' memory what others store there. Where it does not, calls that store there
+   have no digests (sv_coll_direct_negotiate()). */
+#if defined(SV_DEV_HIP)
+enum { SV_COLL_SEES_STORES = 0 };
+#else
+enum { SV_COLL_SEES_STORES = 1 };
+#endif
+
+/* Whether the kernel reduces in users' memory. Those of lines copy there only, and nothing of the rest is compiled. */
+#if defined(SV_COLL_LINES_REDUCE)
+enum { SV_COLL_DIRECT_REDUCES = 0 };
+#else
+enum { SV_COLL_DIRECT_REDUCES = 1 };
+#endif
+
+/* Whether there are phases that move nothing: copies have them where they are seen to be stored. */
+enum { SV_COLL_DIRECT_SUMS = SV_COLL_DIRECT_REDUCES | SV_COLL_SEES_STORES };
+
 /* What this channel does of the call on this rank: which bytes of a block, or of all that is divided into shards. */
 typedef struct sv_coll_stretch {
     uint64_t begin, bytes;

@@ -448,6 +448,7 @@ SV_DEV_FN void sv_dev_backoff(unsigned *turns)
  *   sv_dev_fence_system               between such words and plain accesses: release before a store, acquire after
  *                                     a load
  *   sv_dev_exchange_u32               among the blocks of one device, acquires and releases; gives the value before
+ *   sv_dev_exchange_block_u32         among the lanes of a block, in memory that they share; orders nothing
  *   sv_dev_block_sync                 all threads of the block; all their memory accesses before it come first
  *   sv_dev_eight_sync                 lanes 8 k to 8 k + 7 of the block, all of them: their next stores are issued
  *                                     together, as one of 128 bytes if they lie so

@@ -79,6 +79,11 @@ SV_DEV_FN uint32_t sv_dev_exchange_u32(uint32_t *word, uint32_t value)
     return before;
 }
 
+SV_DEV_FN uint32_t sv_dev_exchange_block_u32(uint32_t *word, uint32_t value)
+{
+    return atomicExch_block(word, value);
+}
+
 #elif defined(SV_DEV_HIP)
 
 /*
@@ -175,6 +180,11 @@ SV_DEV_FN uint32_t sv_dev_exchange_u32(uint32_t *word, uint32_t value)
     return before;
 }
 
+SV_DEV_FN uint32_t sv_dev_exchange_block_u32(uint32_t *word, uint32_t value)
+{
+    return __hip_atomic_exchange(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+}
+
 #else /* soft */
 
 #if defined(SV_SANITIZES_THREAD)
@@ -248,6 +258,11 @@ SV_DEV_FN void sv_dev_fence_system(void)
 SV_DEV_FN uint32_t sv_dev_exchange_u32(uint32_t *word, uint32_t value)
 {
     return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL);
+}
+
+SV_DEV_FN uint32_t sv_dev_exchange_block_u32(uint32_t *word, uint32_t value)
+{
+    return __atomic_exchange_n(word, value, __ATOMIC_RELAXED);
 }
 
 #endif

@@ -106,6 +106,19 @@ template <class T> void run_write_part(amdgpu_wave &wave, const amdgpu_inst &ins
     });
 }
 
+/* One lane after the other. */
+void run_exchange(amdgpu_wave &wave, const amdgpu_inst &inst)
+{
+    amdgpu_lanes32_t value;
+    memcpy(value, amdgpu_vector(wave, inst.operand[2].index), sizeof value); /* which the result may be put over */
+    uint32_t *to = amdgpu_vector(wave, inst.operand[0].index);
+    for_each_lane(wave, inst.operand[1], [&](unsigned l, uint32_t address) {
+        uint8_t *word = amdgpu_reach_lds(wave, address + (uint32_t)inst.offset, sizeof *value);
+        memcpy(&to[l], word, sizeof *to);
+        memcpy(word, &value[l], sizeof *value);
+    });
+}
+
 } // namespace
 
 const amdgpu_row_t amdgpu_lds_rows[] = {
@@ -129,5 +142,6 @@ const amdgpu_row_t amdgpu_lds_rows[] = {
     {"ds_write2_b64", run_write2<2>},
     {"ds_write2st64_b32", run_write2<1, 64>},
     {"ds_write2st64_b64", run_write2<2, 64>},
+    {"ds_wrxchg_rtn_b32", run_exchange},
     {nullptr, nullptr},
 };
