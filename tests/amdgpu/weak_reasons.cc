@@ -152,7 +152,37 @@ struct role_t {
     {AMDGPU_INVALIDATE, "run", "arrived", "what was read stale does not verify, and is read again after the next one"},
     {AMDGPU_INVALIDATE, "replay", "arrived",
      "what was read stale does not verify, and is read again after the next one"},
+    {AMDGPU_WRITE_BACK, "replay", "abort", "the word says that nothing more comes, and promises no bytes"},
+    {AMDGPU_WRITE_BACK, "coll", "taken", "a block that finds the record taken reads nothing of it"},
 };
+
+/* Of looks, which without a bit may see what L1 has kept. */
+const role_t looks[] = {
+    {AMDGPU_PLAIN, "coll", "line",
+     "a stale line lacks the flag of the step, and every 64th look at it is before an invalidation"},
+    {AMDGPU_PLAIN, "coll", "entry",
+     "a stale line lacks the flag of the call, and every 64th look at it is before an invalidation"},
+    {AMDGPU_PLAIN, "coll_small", "head", "a stale count is smaller, and is waited for by looks with an invalidation"},
+    {AMDGPU_PLAIN, "coll", "stop", "the word promises nothing: who sees it late gives up later"},
+};
+
+const char *find_row(const role_t *rows, size_t nrows, const amdgpu_inst_t *inst, const char *kernel)
+{
+    for (size_t i = 0; i < nrows; i++)
+        if (inst->what == rows[i].what && strstr(kernel, rows[i].kernel) && inst->notes.word[0] &&
+            !inst->notes.word[1] && strcmp(inst->notes.word[0], rows[i].word) == 0)
+            return rows[i].reason;
+    return nullptr;
+}
+
+/* Of a wait in kernels whose data travel with flags: it is for the load of a counter or of a word that ends waits. */
+const char *find_wait_role(const amdgpu_wait_note_t &note, const char *kernel)
+{
+    if (strstr(kernel, "coll_small") && note.late == AMDGPU_DID_LOOK &&
+        !(note.then & ~(AMDGPU_DID_LOOK | AMDGPU_DID_INVALIDATE)))
+        return "the invalidation after it is for credit or an end, after which nothing is loaded that these promise";
+    return nullptr;
+}
 
 const char *find_role(const amdgpu_inst_t *inst, const char *kernel)
 {
@@ -164,11 +194,8 @@ const char *find_role(const amdgpu_inst_t *inst, const char *kernel)
     if (inst->what == AMDGPU_WRITE_BACK && strstr(kernel, "digest") && inst->notes.word[1] &&
         !inst->notes.found_other)
         return "each block has written back its own when it was counted; since then only the scratch is dirty";
-    for (const role_t &role : roles)
-        if (inst->what == role.what && strstr(kernel, role.kernel) && inst->notes.word[0] &&
-            !inst->notes.word[1] && strcmp(inst->notes.word[0], role.word) == 0)
-            return role.reason;
-    return nullptr;
+    const char *reason = find_row(roles, sizeof roles / sizeof *roles, inst, kernel);
+    return reason || inst->stores ? reason : find_row(looks, sizeof looks / sizeof *looks, inst, kernel);
 }
 
 } // namespace
@@ -185,6 +212,8 @@ const char *weak_reason_find(weak_change_t change, const amdgpu_inst_t *inst, co
         reason = explain_cache(change, inst);
     else
         reason = explain_access(change, inst);
+    if (!reason && change <= WEAK_NO_LGKMCNT)
+        return find_wait_role(inst->notes.wait[change], kernel);
     return reason ? reason : find_role(inst, kernel);
 }
 
