@@ -35,6 +35,7 @@
  */
 #include "interpose/drop_agree.h"
 #include "interpose/drop_collcomm.h"
+#include "interpose/drop_reduce.h"
 #include "interpose/drop_route.h"
 #include "interpose/drop_tie.h"
 
@@ -478,8 +479,10 @@ void sv_drop_fast_end(void)
     if (pairs && PMPI_Allreduce(&own, &any, 1, MPI_INT, MPI_MAX, sv_drop_route.own) != MPI_SUCCESS)
         any = false;
     const bool open = any;
-    if (sv_drop_pairs_wanted)
+    if (sv_drop_pairs_wanted) {
+        sv_drop_reductions_end();
         sv_drop_ties_end();
+    }
     if (pairs) {
         sv_drop_fragments_end();
         sv_drop_wireup_end();

@@ -6,6 +6,11 @@
  *   program   MPI_Ineighbor_alltoallw -> handle                     MPI_Wait(handle)
  *   here      sv_drop_irecv, sv_drop_isend, ... -> its messages     all done: the operation of the handle may end
  *
+ * A call that reduces (drop_reduce.c) has a step between two sets of messages. The messages of the second set that come
+ * to this rank are there from the beginning, and are late: the step is not kept waiting by them.
+ *
+ *   begun: parts go and come ... all there: the step folds them ... done: its messages go ... late ones come: the end
+ *
  * The engine (drop_request.c) advances the messages, and this file ends their requests between two of its walks, as a
  * message into host memory may wait for its bytes when it is ended. The first error of a message is the call's.
  *
@@ -30,6 +35,8 @@ typedef struct message {
     MPI_Request request;
     sv_drop_op_t *op;  /* of that, with a user for this; NULL: it is MPI's own */
     packed_t *packed;  /* owned; NULL: it comes to its place by itself */
+    int64_t exact;     /* so many bytes must come; -1: any */
+    bool late;
 } message_t;
 
 struct sv_drop_joint {
@@ -37,6 +44,10 @@ struct sv_drop_joint {
     sv_drop_op_t *op;      /* of the program's handle, with a user for this */
     sv_drop_flow_t flow;
     int most, n, code;
+    const sv_drop_steps_t *steps; /* NULL: there are none */
+    void *state;                  /* of those */
+    bool stepped;                 /* the step is done, or there is none */
+    int channel;
     message_t message[];
 };
 
@@ -67,6 +78,8 @@ sv_drop_joint_t *sv_drop_joint_begin(int most)
     joint->next = NULL;
     joint->n = 0;
     joint->code = MPI_SUCCESS;
+    joint->steps = NULL;
+    joint->stepped = true;
     joint->flow = (sv_drop_flow_t){0};
     return joint;
 }
@@ -85,7 +98,40 @@ void sv_drop_joint_add(sv_drop_joint_t *joint, MPI_Request request, int code)
 {
     note_joint_error(joint, code);
     if (request != MPI_REQUEST_NULL)
-        joint->message[joint->n++] = (message_t){request, sv_drop_op_find(request), NULL};
+        joint->message[joint->n++] = (message_t){request, sv_drop_op_find(request), NULL, -1, false};
+}
+
+void sv_drop_joint_add_exact(sv_drop_joint_t *joint, MPI_Request request, int code, int64_t bytes, bool late)
+{
+    note_joint_error(joint, code);
+    if (request != MPI_REQUEST_NULL)
+        joint->message[joint->n++] = (message_t){request, sv_drop_op_find(request), NULL, bytes, late};
+}
+
+void sv_drop_joint_then(sv_drop_joint_t *joint, const sv_drop_steps_t *steps, void *state, int channel)
+{
+    joint->steps = steps;
+    joint->state = state;
+    joint->channel = channel;
+    joint->stepped = false;
+}
+
+bool sv_drop_joint_is_first(const sv_drop_joint_t *joint)
+{
+    const sv_drop_joint_t *before = joints.first;
+    while (before != joint && (before->stepped || before->channel != joint->channel))
+        before = before->next;
+    return before == joint;
+}
+
+int sv_drop_joint_code(const sv_drop_joint_t *joint)
+{
+    return joint->code;
+}
+
+void sv_drop_joint_fail(sv_drop_joint_t *joint, int code)
+{
+    note_joint_error(joint, code);
 }
 
 void sv_drop_joint_add_packed(sv_drop_joint_t *joint, MPI_Request request, int code, void *bytes, int length, void *to,
@@ -103,7 +149,7 @@ void sv_drop_joint_add_packed(sv_drop_joint_t *joint, MPI_Request request, int c
     }
     note_joint_error(joint, code);
     joint->message[joint->n++] = (message_t){request, request == MPI_REQUEST_NULL ? NULL : sv_drop_op_find(request),
-                                             packed};
+                                             packed, -1, false};
 }
 
 /* Elements that cannot be taken apart come up with their gaps. So one is unpacked after the other, when all others of
@@ -129,6 +175,7 @@ static void unpack_messages(sv_drop_joint_t *joint)
 static bool end_message(sv_drop_joint_t *joint, message_t *message)
 {
     MPI_Status status;
+    MPI_Count came = 0;
     int done = 0;
     sv_drop_op_t *op = message->op;
     if (message->request == MPI_REQUEST_NULL)
@@ -146,7 +193,25 @@ static bool end_message(sv_drop_joint_t *joint, message_t *message)
         sv_drop_op_forget(op);
     sv_drop_op_release(op);
     message->op = NULL;
+    if (joint->code == MPI_SUCCESS && message->exact >= 0 &&
+        (PMPI_Get_elements_x(&status, MPI_BYTE, &came) != MPI_SUCCESS || came != message->exact))
+        note_joint_error(joint, MPI_ERR_OTHER);
     return true;
+}
+
+/* Ends what is complete. Whether the call is at its end: all messages are, and its step is done. */
+static bool advance_joint(sv_drop_joint_t *joint)
+{
+    int left = 0, before_step = 0;
+    for (int i = 0; i < joint->n; i++) {
+        const bool ended = end_message(joint, &joint->message[i]);
+        left += !ended;
+        before_step += !ended && !joint->message[i].late;
+    }
+    if (joint->stepped)
+        return left == 0;
+    joint->stepped = before_step == 0 && joint->steps->step(joint, joint->state);
+    return false; /* what it has added is looked at in the next turn */
 }
 
 /* Its operation may end, and it is free. */
@@ -154,6 +219,8 @@ static void end_joint(sv_drop_joint_t *joint)
 {
     unpack_messages(joint);
     sv_drop_flow_end(&joint->flow);
+    if (joint->steps)
+        joint->steps->end(joint->state);
     joint->op->fast.error = joint->code;
     joint->op->joint = NULL;
     sv_drop_op_release(joint->op);
@@ -170,11 +237,9 @@ void sv_drop_joints_look(void)
         return;
     joints.looks = true;
     for (sv_drop_joint_t *joint = joints.first; joint; joint = next) {
-        int left = 0;
-        for (int i = 0; i < joint->n; i++)
-            left += !end_message(joint, &joint->message[i]);
+        const bool over = advance_joint(joint);
         next = joint->next;
-        if (left > 0) {
+        if (!over) {
             before = joint;
             continue;
         }

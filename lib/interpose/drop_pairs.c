@@ -349,14 +349,19 @@ static bool count_blocks(plan_t *plan)
     }
 }
 
-/* In place a rank's own block is there already, or is what it sends. An exchange in place, which all ranks make in
-   place, is MPI's. So is a buffer that nobody has. */
+/* In place a rank's own block is there already, or is what it sends. So it always is in a broadcast. An exchange in
+   place, which all ranks make in place, is MPI's. So is a buffer that nobody has. */
 static bool find_in_place(plan_t *plan)
 {
     const sv_drop_pairs_t *call = plan->call;
     const bool out = plan->nout > 0 && call->out.buf == MPI_IN_PLACE;
     const bool in = plan->nin > 0 && call->in.buf == MPI_IN_PLACE;
     const bool is_root = call->root == plan->tie->me;
+    if (call->pattern == SV_DROP_FROM_ROOT && call->out.same) {
+        plan->in_place = is_root;
+        plan->nin = is_root ? 0 : plan->nin;
+        return !out && !in;
+    }
     if (!out && !in)
         return true;
     plan->in_place = true;
@@ -392,8 +397,7 @@ static bool has_device_memory(const plan_t *plan)
     return false;
 }
 
-/* Counts what has been sent of device memory since the call began, for the report. Returns it for the timeline. */
-static int64_t count_pairs(const char *name)
+int64_t sv_drop_count_pairs(const char *name)
 {
     int64_t fast, staged;
     sv_drop_count_parts(&fast, &staged);
@@ -469,7 +473,7 @@ static bool begin_pairs(const sv_drop_pairs_t *call, bool blocks, MPI_Request *r
     sv_drop_joint_t *joint = sv_drop_joint_begin(plan.nout + plan.nin);
     begin_blocks(&plan, joint);
     sv_drop_flush(); /* short messages must not wait for the next call */
-    const int64_t bytes = count_pairs(call->name);
+    const int64_t bytes = sv_drop_count_pairs(call->name);
     sv_drop_joint_start(joint, call->name, bytes, call->comm, request);
     return true;
 }

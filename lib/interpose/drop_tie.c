@@ -213,6 +213,29 @@ bool sv_drop_tie_refuses_none(MPI_Datatype type)
     return code != MPI_SUCCESS;
 }
 
+bool sv_drop_tie_refuses_op(MPI_Datatype type, MPI_Op op)
+{
+    char out[1] = "", in[1] = "";
+    sv_drop_lock();
+    const int code = PMPI_Allreduce(out, in, 0, type, op, own_self_of_ties());
+    sv_drop_unlock();
+    return code != MPI_SUCCESS;
+}
+
+/* Both sides of a reduction that does not block. */
+static int reduce_same(sv_drop_alias_t call, MPI_Comm self)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int number = 0, *both = &number, code;
+    if (call == SV_DROP_ALIAS_REDUCE)
+        code = PMPI_Ireduce(both, both, 1, MPI_INT, MPI_SUM, 0, self, &request);
+    else if (call == SV_DROP_ALIAS_ALLREDUCE)
+        code = PMPI_Iallreduce(both, both, 1, MPI_INT, MPI_SUM, self, &request);
+    else
+        code = PMPI_Ireduce_scatter_block(both, both, 1, MPI_INT, MPI_SUM, self, &request);
+    return code == MPI_SUCCESS ? PMPI_Wait(&request, MPI_STATUS_IGNORE) : code;
+}
+
 bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form)
 {
     const int one[1] = {1}, at[1] = {0};
@@ -221,7 +244,9 @@ bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form)
     int number = 0, *both = &number, code;
     sv_drop_lock();
     MPI_Comm const self = own_self_of_ties();
-    if (call == SV_DROP_ALIAS_ALLTOALL && form == SV_DROP_RING_W)
+    if (call >= SV_DROP_ALIAS_REDUCE)
+        code = reduce_same(call, self);
+    else if (call == SV_DROP_ALIAS_ALLTOALL && form == SV_DROP_RING_W)
         code = PMPI_Alltoallw(both, one, at, types, both, one, at, types, self);
     else if (call == SV_DROP_ALIAS_ALLTOALL)
         code = listed ? PMPI_Alltoallv(both, one, at, MPI_INT, both, one, at, MPI_INT, self)

@@ -40,9 +40,12 @@ sv_drop_order_t sv_drop_tie_order(const sv_drop_tie_t *tie, sv_drop_ring_t form,
 bool sv_drop_tie_refuses_none(MPI_Datatype type);
 /* Whether MPI refuses one buffer for both sides of such a call, of the same type, count and lists. */
 typedef enum sv_drop_alias {
-    SV_DROP_ALIAS_ALLTOALL, SV_DROP_ALIAS_ALLGATHER, SV_DROP_ALIAS_GATHER, SV_DROP_ALIAS_SCATTER
+    SV_DROP_ALIAS_ALLTOALL, SV_DROP_ALIAS_ALLGATHER, SV_DROP_ALIAS_GATHER, SV_DROP_ALIAS_SCATTER,
+    SV_DROP_ALIAS_REDUCE, SV_DROP_ALIAS_ALLREDUCE, SV_DROP_ALIAS_REDUCE_SCATTER
 } sv_drop_alias_t;
 bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form);
+/* Whether MPI refuses to reduce elements of this type by this operation. */
+bool sv_drop_tie_refuses_op(MPI_Datatype type, MPI_Op op);
 void sv_drop_ties_end(void);
 
 #endif
