@@ -164,7 +164,8 @@ static void divide(reduction_t *r, const sv_drop_reduction_t *call)
 /* Whether this rank gets the part that rank i reduces. */
 static bool is_result_for_me(const reduction_t *r, int i)
 {
-    return r->whose == SV_DROP_RESULT_OF_ALL || (r->whose == SV_DROP_RESULT_OF_ROOT ? r->me == r->root : i == r->me);
+    const bool one = r->whose == SV_DROP_RESULT_OF_ROOT ? r->me == r->root : i == r->me;
+    return r->whose == SV_DROP_RESULT_OF_ALL || one;
 }
 
 /* Where a part's result comes to; NULL: not to this rank's memory. */
@@ -194,7 +195,8 @@ static void recv_elements(const reduction_t *r, sv_drop_joint_t *joint, int peer
     sv_drop_joint_add_exact(joint, request, code, count * r->type_bytes, tag == RESULT_TAG);
 }
 
-static void send_elements(const reduction_t *r, sv_drop_joint_t *joint, int peer, const char *at, int64_t count, int tag)
+static void send_elements(const reduction_t *r, sv_drop_joint_t *joint, int peer, const char *at, int64_t count,
+                          int tag)
 {
     MPI_Request request = MPI_REQUEST_NULL;
     sv_drop_narrow_t narrow = {0};
@@ -307,7 +309,8 @@ static void send_result(const reduction_t *r, sv_drop_joint_t *joint)
     for (int i = 1; i < r->n; i++) {
         const int peer = (r->me + i) % r->n;
         if (r->whose == SV_DROP_RESULT_OF_ALL || peer == r->root)
-            send_elements(r, joint, peer, own ? own : r->parts, good ? length_of_part(r, r->me) : 0, RESULT_TAG);
+            send_elements(r, joint, peer, own ? own : r->parts, good ? length_of_part(r, r->me) : 0,
+                          RESULT_TAG);
     }
     sv_drop_flush(); /* short messages must not wait for the next call */
     sv_drop_own(false);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Programs of dropin_unmodified: each reduction that MPI has for predefined types, beside MPI's own on host memory, by
- * calls that block, and by calls that do not. It says how many calls of each kind there were, all of which the route can take. What MPI takes is asked of it; what it
- * takes without a defined meaning is left out. Numbers are small, so that they add up alike in any order, and Open
- * MPI's sums, whose largest number is the end, are those of others.
+ * calls that block and by calls that do not. They say how many calls of each kind there were, all of which the route
+ * can take. What MPI takes is asked of it; what it takes without a defined meaning is left out. Numbers are small, so
+ * that they add up alike in any order, and Open MPI's sums, whose largest number is the end, are those of others.
  */
 #include <stdbool.h>
 #include <stdint.h>
