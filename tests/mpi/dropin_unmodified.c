@@ -23,6 +23,7 @@
  *   pinned    counts how often memory is pinned for more and more messages at once
  *   sums      reduces elements of many types
  *   numbers   reduces elements of every type by every operation
+ *   reduced   reduces and broadcasts by calls that do not block
  *   unheard   makes calls on one rank that MPI refuses there, with much in them
  *   blocks    gathers and scatters blocks of many kinds; makes such calls that MPI refuses on one rank, or that fail
  *   ending    sends and receives in MPI_Finalize, as a library that ends there
