@@ -236,15 +236,22 @@ static void must_fold(selvage_status_t status)
         sv_drop_fatal("the device failed", selvage_error_detail());
 }
 
-/* Whether the kernel is over, which is launched first. */
-static bool fold_on_device(reduction_t *r)
+/* Whether the kernel is over, which is launched first, or could not be. */
+static bool fold_on_device(reduction_t *r, sv_drop_joint_t *joint)
 {
     char *own = place_of_result(r, r->me);
     if (!r->folds) {
-        r->folds = true;
-        must_fold(selvage_reduce_local(r->device, r->parts, r->pitch, r->n, own ? own : r->parts,
-                                       (size_t)length_of_part(r, r->me), r->number.type, r->number.op, r->stream));
+        const selvage_status_t launched =
+            selvage_reduce_local(r->device, r->parts, r->pitch, r->n, own ? own : r->parts,
+                                 (size_t)length_of_part(r, r->me), r->number.type, r->number.op, r->stream);
+        if (launched != SELVAGE_SUCCESS && launched != SELVAGE_ERR_DEVICE) {
+            sv_drop_warn("%s failed on the fast route: %s", r->name, selvage_error_detail());
+            sv_drop_joint_fail(joint, MPI_ERR_OTHER);
+            return true;
+        }
+        must_fold(launched);
         must_fold(selvage_event_record(r->device, r->event, r->stream));
+        r->folds = true;
     }
     const selvage_status_t status = selvage_event_query(r->device, r->event);
     if (status == SELVAGE_IN_PROGRESS)
@@ -321,7 +328,7 @@ static bool step_reduction(sv_drop_joint_t *joint, void *state)
     reduction_t *r = state;
     if (length_of_part(r, r->me) == 0)
         return true;
-    if (sv_drop_joint_code(joint) == MPI_SUCCESS && r->on_device && !r->folded && !fold_on_device(r))
+    if (sv_drop_joint_code(joint) == MPI_SUCCESS && r->on_device && !r->folded && !fold_on_device(r, joint))
         return false;
     if (r->whose == SV_DROP_RESULT_OF_PARTS) {
         if (sv_drop_joint_code(joint) == MPI_SUCCESS && !r->on_device)
