@@ -341,6 +341,9 @@ static selvage_status_t check_local_blocks(const void *blocks, size_t stride_byt
         return sv_error(SELVAGE_ERR_LIMIT, "selvage_reduce_local: count is %zu and stride_bytes is %zu; wanted less "
                         "than %llu elements, and strides of no more than those", count, stride_bytes,
                         (unsigned long long)most);
+    if (nblocks > 1 && stride_bytes > ((size_t)PTRDIFF_MAX - count * selvage_type_bytes(type)) / (size_t)(nblocks - 1))
+        return sv_error(SELVAGE_ERR_LIMIT, "selvage_reduce_local: %d blocks, %zu bytes from each other, are more than "
+                        "there are addresses", nblocks, stride_bytes);
     SV_TRY(check_block_address("blocks", blocks, type));
     SV_TRY(check_block_address("result", result, type));
     if (stride_bytes % sv_coll_type_align(type) && nblocks > 1)

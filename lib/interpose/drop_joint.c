@@ -6,10 +6,7 @@
  *   program   MPI_Ineighbor_alltoallw -> handle                     MPI_Wait(handle)
  *   here      sv_drop_irecv, sv_drop_isend, ... -> its messages     all done: the operation of the handle may end
  *
- * A call that reduces (drop_reduce.c) has a step between two sets of messages. The messages of the second set that come
- * to this rank are there from the beginning, and are late: the step is not kept waiting by them.
- *
- *   begun: parts go and come ... all there: the step folds them ... done: its messages go ... late ones come: the end
+ * A call that reduces (drop_reduce.c) has a step after its messages, which is done before the operation may end.
  *
  * The engine (drop_request.c) advances the messages, and this file ends their requests between two of its walks, as a
  * message into host memory may wait for its bytes when it is ended. The first error of a message is the call's.
@@ -36,7 +33,6 @@ typedef struct message {
     sv_drop_op_t *op;  /* of that, with a user for this; NULL: it is MPI's own */
     packed_t *packed;  /* owned; NULL: it comes to its place by itself */
     int64_t exact;     /* so many bytes must come; -1: any */
-    bool late;
 } message_t;
 
 struct sv_drop_joint {
@@ -47,7 +43,6 @@ struct sv_drop_joint {
     const sv_drop_steps_t *steps; /* NULL: there are none */
     void *state;                  /* of those */
     bool stepped;                 /* the step is done, or there is none */
-    int channel;
     message_t message[];
 };
 
@@ -98,30 +93,21 @@ void sv_drop_joint_add(sv_drop_joint_t *joint, MPI_Request request, int code)
 {
     note_joint_error(joint, code);
     if (request != MPI_REQUEST_NULL)
-        joint->message[joint->n++] = (message_t){request, sv_drop_op_find(request), NULL, -1, false};
+        joint->message[joint->n++] = (message_t){request, sv_drop_op_find(request), NULL, -1};
 }
 
-void sv_drop_joint_add_exact(sv_drop_joint_t *joint, MPI_Request request, int code, int64_t bytes, bool late)
+void sv_drop_joint_add_exact(sv_drop_joint_t *joint, MPI_Request request, int code, int64_t bytes)
 {
     note_joint_error(joint, code);
     if (request != MPI_REQUEST_NULL)
-        joint->message[joint->n++] = (message_t){request, sv_drop_op_find(request), NULL, bytes, late};
+        joint->message[joint->n++] = (message_t){request, sv_drop_op_find(request), NULL, bytes};
 }
 
-void sv_drop_joint_then(sv_drop_joint_t *joint, const sv_drop_steps_t *steps, void *state, int channel)
+void sv_drop_joint_then(sv_drop_joint_t *joint, const sv_drop_steps_t *steps, void *state)
 {
     joint->steps = steps;
     joint->state = state;
-    joint->channel = channel;
     joint->stepped = false;
-}
-
-bool sv_drop_joint_is_first(const sv_drop_joint_t *joint)
-{
-    const sv_drop_joint_t *before = joints.first;
-    while (before != joint && (before->stepped || before->channel != joint->channel))
-        before = before->next;
-    return before == joint;
 }
 
 int sv_drop_joint_code(const sv_drop_joint_t *joint)
@@ -149,7 +135,7 @@ void sv_drop_joint_add_packed(sv_drop_joint_t *joint, MPI_Request request, int c
     }
     note_joint_error(joint, code);
     joint->message[joint->n++] = (message_t){request, request == MPI_REQUEST_NULL ? NULL : sv_drop_op_find(request),
-                                             packed, -1, false};
+                                             packed, -1};
 }
 
 /* Elements that cannot be taken apart come up with their gaps. So one is unpacked after the other, when all others of
@@ -202,16 +188,11 @@ static bool end_message(sv_drop_joint_t *joint, message_t *message)
 /* Ends what is complete. Whether the call is at its end: all messages are, and its step is done. */
 static bool advance_joint(sv_drop_joint_t *joint)
 {
-    int left = 0, before_step = 0;
-    for (int i = 0; i < joint->n; i++) {
-        const bool ended = end_message(joint, &joint->message[i]);
-        left += !ended;
-        before_step += !ended && !joint->message[i].late;
-    }
-    if (joint->stepped)
-        return left == 0;
-    joint->stepped = before_step == 0 && joint->steps->step(joint, joint->state);
-    return false; /* what it has added is looked at in the next turn */
+    int left = 0;
+    for (int i = 0; i < joint->n; i++)
+        left += !end_message(joint, &joint->message[i]);
+    joint->stepped = joint->stepped || (left == 0 && joint->steps->step(joint, joint->state));
+    return left == 0 && joint->stepped;
 }
 
 /* Its operation may end, and it is free. */

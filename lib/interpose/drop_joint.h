@@ -14,24 +14,21 @@ void sv_drop_joint_add(sv_drop_joint_t *joint, MPI_Request request, int code);
 /* A message that has begun to come as packed bytes, which are to be unpacked at its end. Takes both over. */
 void sv_drop_joint_add_packed(sv_drop_joint_t *joint, MPI_Request request, int code, void *packed, int bytes, void *to,
                               int count, MPI_Datatype type);
-/* A message of which exactly so many bytes must come, or the call fails. late: it comes by the last step (below). */
-void sv_drop_joint_add_exact(sv_drop_joint_t *joint, MPI_Request request, int code, int64_t bytes, bool late);
+/* A message of which exactly so many bytes must come, or the call fails. */
+void sv_drop_joint_add_exact(sv_drop_joint_t *joint, MPI_Request request, int code, int64_t bytes);
 /* A copy that has begun. */
 sv_drop_flow_t *sv_drop_joint_flow(sv_drop_joint_t *joint);
 /* The program's request, complete when all of that is. comm: whose error handler hears of a failure. */
 void sv_drop_joint_start(sv_drop_joint_t *joint, const char *name, int64_t bytes, MPI_Comm comm, MPI_Request *request);
 
-/* What follows when all messages but late ones are there. It is called with the lock, between two walks of the engine,
-   and may add messages. step returns whether it is done; else it is called again. end: the call is over, and state is
-   given back. */
+/* What follows when all messages have ended. It is called with the lock, between two walks of the engine. step returns
+   whether it is done; else it is called again. end: the call is over, and state is given back. */
 typedef struct sv_drop_steps {
     bool (*step)(sv_drop_joint_t *joint, void *state);
     void (*end)(void *state);
 } sv_drop_steps_t;
-/* Before the start. Calls of one channel can be told apart by sv_drop_joint_is_first(). */
-void sv_drop_joint_then(sv_drop_joint_t *joint, const sv_drop_steps_t *steps, void *state, int channel);
-/* For a step: whether no earlier call of the same channel has a step that is not done. */
-bool sv_drop_joint_is_first(const sv_drop_joint_t *joint);
+/* Before the start. */
+void sv_drop_joint_then(sv_drop_joint_t *joint, const sv_drop_steps_t *steps, void *state);
 /* The call's first error, MPI_SUCCESS if there is none; and another one. */
 int sv_drop_joint_code(const sv_drop_joint_t *joint);
 void sv_drop_joint_fail(sv_drop_joint_t *joint, int code);

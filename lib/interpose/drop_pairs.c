@@ -5,7 +5,8 @@
  * has nothing to do with most of them. So all ranks must know by themselves what a call becomes:
  *
  *   - the communicator has a channel, and all ranks have agreed from which of its calls on it is used (drop_channel.c);
- *   - where all ranks know how long the blocks are, they are as long as messages of the route.
+ *   - where all ranks know how long the blocks are, they are as long as messages of the route;
+ *   - of a broadcast, the ranks are few, and share a node.
  *
  * Then it is messages on all ranks, whatever memory each of them gives: each message goes by the route, or is staged,
  * or is MPI's own. What MPI refuses is left to MPI, on the one rank that it refuses: the others find that rank where
@@ -328,6 +329,11 @@ static bool is_call_long(const plan_t *plan)
     return sv_drop_fast_takes(most, side->list.type);
 }
 
+static bool is_broadcast(const sv_drop_pairs_t *call)
+{
+    return call->pattern == SV_DROP_FROM_ROOT && call->out.same;
+}
+
 /* How many blocks each side has on this rank; false: MPI is to make, or to refuse, such a call on all ranks. */
 static bool count_blocks(plan_t *plan)
 {
@@ -345,7 +351,7 @@ static bool count_blocks(plan_t *plan)
     default:
         plan->nout = gathers || is_root ? (gathers ? 1 : tie->n) : 0;
         plan->nin = !gathers || is_root ? (gathers ? tie->n : 1) : 0;
-        return tie->n > 1 && call->root >= 0 && call->root < tie->n;
+        return tie->n > 1 && call->root >= 0 && call->root < tie->n && (tie->near || !is_broadcast(call));
     }
 }
 
@@ -357,7 +363,7 @@ static bool find_in_place(plan_t *plan)
     const bool out = plan->nout > 0 && call->out.buf == MPI_IN_PLACE;
     const bool in = plan->nin > 0 && call->in.buf == MPI_IN_PLACE;
     const bool is_root = call->root == plan->tie->me;
-    if (call->pattern == SV_DROP_FROM_ROOT && call->out.same) {
+    if (is_broadcast(call)) {
         plan->in_place = is_root;
         plan->nin = is_root ? 0 : plan->nin;
         return !out && !in;

@@ -181,7 +181,7 @@ static void settle_for_limited_time(void)
         sv_drop_fatal("the device failed", "while a call waited for it");
 }
 
-/* This thread sends what the drop-in has written. */
+/* This thread moves what needs no waiting (drop_order.h). */
 static _Thread_local bool is_own;
 
 void sv_drop_own(bool own)

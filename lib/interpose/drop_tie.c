@@ -105,6 +105,15 @@ static bool is_of_job(MPI_Comm comm, int n)
     return all;
 }
 
+/* The answer is alike on all of its ranks, whenever it is asked for. */
+static bool is_near(MPI_Comm comm, int n)
+{
+    bool all = sv_drop_route.on_node && n <= SV_DROP_NEAR_MOST;
+    for (int i = 0; i < n && all; i++)
+        all = sv_drop_route.on_node[sv_drop_world_rank(comm, i)];
+    return all;
+}
+
 sv_drop_tie_t *sv_drop_tie_find(MPI_Comm comm)
 {
     sv_drop_tie_t *tie = NULL;
@@ -127,6 +136,7 @@ sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm)
         sv_drop_fatal("no memory", "for a communicator");
     *tie = (sv_drop_tie_t){.n = sv_drop_size(comm), .me = sv_drop_rank(comm), .first_call = INT64_MAX};
     tie->over = tie->n < 2 || !is_of_job(comm, tie->n);
+    tie->near = !tie->over && is_near(comm, tie->n);
     tie->everybody = !tie->over && tie->n == sv_drop_size(MPI_COMM_WORLD);
     if (!sv_drop_is_inside(comm) || !find_neighbors(comm, tie))
         tie->nfrom = tie->nto = -1;
@@ -209,15 +219,6 @@ bool sv_drop_tie_refuses_none(MPI_Datatype type)
     char out[1] = "", in[1] = "";
     sv_drop_lock();
     const int code = PMPI_Alltoallw(out, &none, &none, &type, in, &none, &none, &type, own_self_of_ties());
-    sv_drop_unlock();
-    return code != MPI_SUCCESS;
-}
-
-bool sv_drop_tie_refuses_op(MPI_Datatype type, MPI_Op op)
-{
-    char out[1] = "", in[1] = "";
-    sv_drop_lock();
-    const int code = PMPI_Allreduce(out, in, 0, type, op, own_self_of_ties());
     sv_drop_unlock();
     return code != MPI_SUCCESS;
 }

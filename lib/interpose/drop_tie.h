@@ -6,9 +6,13 @@
 
 #include "interpose/drop.h"
 
+/* To so many ranks of a node each of them may send all it has. */
+enum { SV_DROP_NEAR_MOST = 8 };
+
 typedef struct sv_drop_tie {
     int n, me;
     bool everybody;             /* it has all ranks of the job */
+    bool near;                  /* its ranks share a node, and are no more than SV_DROP_NEAR_MOST */
     int nfrom, nto, *from, *to; /* neighbours, ranks of it or MPI_PROC_NULL; -1: it has no topology */
     bool grid;           /* a Cartesian one; else they match in the order of both lists */
     bool short_ring;     /* of one or two ranks, so that one rank is the neighbour on both sides */
@@ -44,8 +48,6 @@ typedef enum sv_drop_alias {
     SV_DROP_ALIAS_REDUCE, SV_DROP_ALIAS_ALLREDUCE, SV_DROP_ALIAS_REDUCE_SCATTER
 } sv_drop_alias_t;
 bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form);
-/* Whether MPI refuses to reduce elements of this type by this operation. */
-bool sv_drop_tie_refuses_op(MPI_Datatype type, MPI_Op op);
 void sv_drop_ties_end(void);
 
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#define _GNU_SOURCE /* RTLD_NEXT */
 /*
  * Programs of dropin_unmodified for reductions and broadcasts that do not block: of every length, on communicators of
  * every size, with host memory on some ranks; several under way, which ranks end in other orders; calls that MPI
  * refuses on one rank; calls that end right before MPI_Finalize; and damage.
  * All ranks must have the same bits, whatever the order of the sum.
  */
+#include <dlfcn.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,7 +23,7 @@ enum { RANKS_MAX = 8, MOST = 40000, OPEN = 5, LAST = 3000 };
 typedef struct sum {
     double *host_out, *host_in, *out, *in;
     int count, which;
-    bool on_host;
+    bool out_on_host, in_on_host;
     MPI_Request request;
 } sum_t;
 
@@ -34,7 +36,7 @@ static void bring(void *to, const void *from, size_t bytes, selvage_copy_t direc
 static void make_sum(sum_t *s)
 {
     const size_t bytes = MOST * sizeof(double);
-    *s = (sum_t){malloc(bytes), malloc(bytes), device_bytes(bytes), device_bytes(bytes), 0, 0, false,
+    *s = (sum_t){malloc(bytes), malloc(bytes), device_bytes(bytes), device_bytes(bytes), 0, 0, false, false,
                  MPI_REQUEST_NULL};
 }
 
@@ -60,20 +62,21 @@ static double number_of(int which, int rank, int i)
     return mixed % 97 == 0 ? special[mixed / 97 % 4] : ldexp(1.0 + mixed % 1021 / 7.0, (int)(mixed % 40) - 20);
 }
 
-/* On the device, but for some ranks in some calls; what comes is filled with something else. */
+/* On the device, but for either buffer on some ranks in some calls; what comes is filled with something else. */
 static void begin_sum(sum_t *s, int which, int count, MPI_Comm comm)
 {
     const size_t bytes = (size_t)count * sizeof(double);
     s->which = which;
     s->count = count;
-    s->on_host = which % 4 == 3 && (the.rank + which / 4) % 2 == 0;
+    s->out_on_host = which % 2 == 1 && (the.rank + which / 2) % 2 == 0;
+    s->in_on_host = which % 3 == 2 && (the.rank + which / 3) % 2 == 0;
     for (int i = 0; i < count; i++)
         s->host_out[i] = number_of(which, the.rank, i);
     memset(s->host_in, 0x77, bytes);
     bring(s->out, s->host_out, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
     bring(s->in, s->host_in, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
-    CHECK_EQ(MPI_Iallreduce(s->on_host ? s->host_out : s->out, s->on_host ? s->host_in : s->in, count, MPI_DOUBLE,
-                            MPI_SUM, comm, &s->request), MPI_SUCCESS);
+    CHECK_EQ(MPI_Iallreduce(s->out_on_host ? s->host_out : s->out, s->in_on_host ? s->host_in : s->in, count,
+                            MPI_DOUBLE, MPI_SUM, comm, &s->request), MPI_SUCCESS);
 }
 
 /* The bits are those of rank 0, and the numbers are near those of MPI's own sum. */
@@ -82,7 +85,7 @@ static void check_sum(sum_t *s, MPI_Comm comm)
     const size_t bytes = (size_t)s->count * sizeof(double);
     double *first = malloc(bytes + 1), *own = malloc(bytes + 1), *scale = malloc(bytes + 1);
     int bad = 0;
-    if (!s->on_host)
+    if (!s->in_on_host)
         bring(s->host_in, s->in, bytes, SELVAGE_COPY_DEVICE_TO_HOST);
     memcpy(first, s->host_in, bytes);
     PMPI_Bcast(first, s->count, MPI_DOUBLE, 0, comm);
@@ -166,6 +169,155 @@ void run_reduced_refused(void)
     }
     MPI_Comm_free(&comm);
     free_sum(&s);
+}
+
+/* --- ranks that wait elsewhere, and the device --------------------------------------------------------------------- */
+
+static void enter_other_call(int kind)
+{
+    double one = 1, sum = 0;
+    MPI_Comm other;
+    if (kind == 0) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (kind == 1) {
+        CHECK_EQ(MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS);
+        CHECK(sum == the.ranks);
+    } else {
+        CHECK_EQ(MPI_Comm_dup(MPI_COMM_WORLD, &other), MPI_SUCCESS);
+        MPI_Comm_free(&other);
+    }
+}
+
+/* Rank 0 waits for its sum, and then enters another call, in which the others are already: nobody has to come back for
+   it. Each kind of call, by each kind of reduction, and a broadcast. */
+void run_reduced_apart(void)
+{
+    enum { TURNS = 36 };
+    int host[LAST], *out = device_bytes(LAST * RANKS_MAX * sizeof *out), *in = device_bytes(sizeof host), bad = 0;
+    MPI_Request request;
+    MPI_Comm comm;
+    open_collectives();
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    selvage_device_fill(the.device, out, 1, LAST * RANKS_MAX * sizeof *out, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+    for (int turn = 0; turn < TURNS; turn++) {
+        const int call = turn / 3 % 4;
+        selvage_device_fill(the.device, in, call == 3 && the.rank == 0, sizeof host, the.stream);
+        selvage_stream_synchronize(the.device, the.stream);
+        if (call == 0)
+            MPI_Iallreduce(out, in, LAST, MPI_INT, MPI_SUM, comm, &request);
+        else if (call == 1)
+            MPI_Ireduce(out, in, LAST, MPI_INT, MPI_SUM, 0, comm, &request);
+        else if (call == 2)
+            MPI_Ireduce_scatter_block(out, in, LAST, MPI_INT, MPI_SUM, comm, &request);
+        else
+            MPI_Ibcast(in, LAST, MPI_INT, 0, comm, &request);
+        if (the.rank > 0)
+            enter_other_call(turn % 3);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (the.rank == 0)
+            enter_other_call(turn % 3);
+        bring(host, in, sizeof host, SELVAGE_COPY_DEVICE_TO_HOST);
+        for (int i = 0; i < LAST && (call != 1 || the.rank == 0); i++)
+            bad += host[i] != (call == 3 ? 0x01010101 : the.ranks * 0x01010101);
+        MPI_Barrier(comm);
+    }
+    CHECK_EQ(bad, 0);
+    MPI_Comm_free(&comm);
+    selvage_device_free(the.device, out);
+    selvage_device_free(the.device, in);
+}
+
+/* The default stream of a software device is that device's, where a GPU's is the process's. So work that the drop-in is
+   to wait for is that of its own device there, which this finds: it stands before the library's. */
+static selvage_device_t *of_others;
+
+selvage_status_t selvage_device_open(const char *name, selvage_device_t **dev_out)
+{
+    union {
+        void *found;
+        selvage_status_t (*call)(const char *, selvage_device_t **);
+    } next = {dlsym(RTLD_NEXT, "selvage_device_open")};
+    const selvage_status_t status = next.call(name, dev_out);
+    if (status == SELVAGE_SUCCESS && dev_out != &the.device && strcmp(selvage_device_name(*dev_out), "soft") == 0)
+        of_others = *dev_out;
+    return status;
+}
+
+/* What is sent is written late, and what comes was to be written before. Either buffer is on the host, or none. */
+void run_reduced_after_work(void)
+{
+    enum { TURNS = 18, DELAY_US = 20000 };
+    const int bytes = LAST * (int)sizeof(int);
+    int host_out[LAST], host_in[LAST], bad = 0;
+    void *out = device_bytes((size_t)bytes), *in = device_bytes((size_t)bytes);
+    MPI_Request request;
+    MPI_Comm comm;
+    open_collectives();
+    selvage_device_t *dev = of_others ? of_others : the.device;
+    CHECK(of_others || strcmp(selvage_device_name(the.device), "soft") != 0);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int turn = 0; turn < TURNS; turn++) {
+        const bool out_on_host = turn % 3 == 1, in_on_host = turn % 3 == 2;
+        selvage_device_fill(the.device, out, 0, (size_t)bytes, the.stream);
+        selvage_stream_synchronize(the.device, the.stream);
+        memset(host_out, 1, sizeof host_out);
+        MPI_Barrier(comm);
+        selvage_device_delay_us(dev, DELAY_US, NULL);
+        selvage_device_fill(dev, in, 0x33, (size_t)bytes, NULL);
+        selvage_device_fill(dev, out, 1, (size_t)bytes, NULL);
+        if (turn / 3 % 2)
+            MPI_Iallreduce(out_on_host ? host_out : out, in_on_host ? host_in : in, LAST, MPI_INT, MPI_SUM, comm,
+                           &request);
+        else
+            MPI_Ireduce(out_on_host ? host_out : out, in_on_host ? host_in : in, LAST, MPI_INT, MPI_SUM, 0, comm,
+                        &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        selvage_stream_synchronize(dev, NULL);
+        if (!in_on_host)
+            bring(host_in, in, (size_t)bytes, SELVAGE_COPY_DEVICE_TO_HOST);
+        for (int i = 0; i < LAST && (turn / 3 % 2 || the.rank == 0); i++)
+            bad += host_in[i] != the.ranks * 0x01010101;
+    }
+    CHECK_EQ(bad, 0);
+    MPI_Comm_free(&comm);
+    selvage_device_free(the.device, in);
+    selvage_device_free(the.device, out);
+}
+
+/* More calls than may have device memory, ended from the last one on. */
+void run_reduced_many(void)
+{
+    enum { MANY = 50, TURNS = 3 };
+    int host[LAST], bad = 0, *out = device_bytes(sizeof host), *in[MANY];
+    MPI_Request requests[MANY];
+    MPI_Comm comm;
+    open_collectives();
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int i = 0; i < LAST; i++)
+        host[i] = i + the.rank;
+    bring(out, host, sizeof host, SELVAGE_COPY_HOST_TO_DEVICE);
+    for (int call = 0; call < MANY; call++)
+        in[call] = device_bytes(sizeof host);
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int call = 0; call < MANY; call++)
+            MPI_Iallreduce(out, in[call], LAST, MPI_INT, call % 2 ? MPI_MAX : MPI_SUM, comm, &requests[call]);
+        for (int call = MANY - 1; call >= 0; call--)
+            MPI_Wait(&requests[call], MPI_STATUS_IGNORE);
+        for (int call = 0; call < MANY; call++) {
+            bring(host, in[call], sizeof host, SELVAGE_COPY_DEVICE_TO_HOST);
+            for (int i = 0; i < LAST; i++)
+                bad += host[i] != (call % 2 ? i + the.ranks - 1 : the.ranks * i + the.ranks * (the.ranks - 1) / 2);
+            selvage_device_fill(the.device, in[call], 0, sizeof host, the.stream);
+        }
+        selvage_stream_synchronize(the.device, the.stream);
+        MPI_Barrier(comm);
+    }
+    CHECK_EQ(bad, 0);
+    for (int call = 0; call < MANY; call++)
+        selvage_device_free(the.device, in[call]);
+    selvage_device_free(the.device, out);
+    MPI_Comm_free(&comm);
 }
 
 /* --- at the end --------------------------------------------------------------------------------------------------- */

@@ -95,6 +95,9 @@ void run_numbers_begun(void);
 /* dropin_reduced.c */
 void run_reduced(void);
 void run_reduced_refused(void);
+void run_reduced_apart(void);
+void run_reduced_after_work(void);
+void run_reduced_many(void);
 void run_reduced_ending(void);
 void run_reduced_damaged(void);
 

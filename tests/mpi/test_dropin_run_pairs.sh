@@ -68,7 +68,7 @@ for mode in $modes $off; do
     takes "$mode" 10 Neighbor_alltoallw Ineighbor_alltoallw
     for what in channels-and-a-rank-ahead channels-and-a-refused-call channels-freed channels-at-finalize \
         channels-interleaved channels-reduced channels-reduced-refused channels-reduced-at-finalize \
-        reductions-begun-of-each-type; do
+        channels-reduced-apart channels-reduced-after-work channels-reduced-many reductions-begun-of-each-type; do
         # Open MPI's own call is wrong there.
         [ "$what" != channels-interleaved ] || { [ "$fast" = yes ] && [ "$mode" != off ]; } || continue
         program "$ranks" "$what" ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024
@@ -77,6 +77,9 @@ for mode in $modes $off; do
         channels-interleaved) takes "$mode" 4 Ialltoall ;;
         channels-and-a-refused-call) takes "$mode" 2 Neighbor_alltoallv ;;
         channels-reduced) takes "$mode" 40 Iallreduce ;;
+        channels-reduced-apart) takes "$mode" 5 Iallreduce Ireduce_scatter_block Ibcast ;;
+        channels-reduced-after-work) takes "$mode" 4 Iallreduce ;;
+        channels-reduced-many) takes "$mode" 50 Iallreduce ;;
         channels-reduced-refused) takes "$mode" 5 Iallreduce ;;
         channels-reduced-at-finalize) takes "$mode" 1 Iallreduce Ibcast ;;
         reductions-begun-of-each-type) takes "$mode" 100 Iallreduce Ireduce Ireduce_scatter Ireduce_scatter_block ;;
@@ -133,7 +136,7 @@ if [ "$fast" = yes ]; then
         for packet in 4 9; do # of a call that blocks, and of one that does not
             program 2 damaged-neighbors '^rank 0: 1 of 12 calls failed' SELVAGE_DROPIN_FAST=on \
                 SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_FAULT=flip=1,only="$packet",attempts=255 SELVAGE_RETRY_MAX=1
-            # What no rank could reduce is no rank's result.
+            # What a rank has not got as it was sent, it does not reduce.
             program 2 channels-reduced-damaged '^rank 0: 1 of 8 calls failed' SELVAGE_DROPIN_FAST=on \
                 SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_FAULT=flip=1,only="$packet",attempts=255 SELVAGE_RETRY_MAX=1
         done

@@ -4,6 +4,7 @@
  * device that SELVAGE_DEVICE says, against a reference in plain C, bit for bit; no byte beside the result is written,
  * nor any in the gaps of elements; and calls that are refused.
  */
+#include <limits.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -101,6 +102,9 @@ static void test_refused(void)
     CHECK_STATUS(sum(memory, 64, 2, memory + 8, 8), SELVAGE_ERR_ARGUMENT);
     CHECK_STATUS(sum(memory, 64, 2, memory + 64, 8), SELVAGE_SUCCESS);
     CHECK_STATUS(sum(memory, 64, 2, result, SIZE_MAX / 2), SELVAGE_ERR_LIMIT);
+    /* The second one's last block begins at a multiple of 2^64 from the first: at the first. */
+    CHECK_STATUS(sum(memory, (size_t)1 << 37, INT_MAX, result, 8), SELVAGE_ERR_LIMIT);
+    CHECK_STATUS(sum(memory, (size_t)1 << 34, (1 << 30) + 1, result, 8), SELVAGE_ERR_LIMIT);
     CHECK_STATUS(selvage_reduce_local(NULL, memory, 64, 2, result, 8, SELVAGE_FLOAT64, SELVAGE_OP_SUM, NULL),
                  SELVAGE_ERR_ARGUMENT);
     CHECK_STATUS(selvage_reduce_local(dev, memory, 64, 2, result, 8, SELVAGE_TYPE_DEFAULT, SELVAGE_OP_SUM, NULL),
