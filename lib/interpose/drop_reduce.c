@@ -14,9 +14,9 @@
  *
  * Others' elements come to device memory of the drop-in's. Open calls have a bound of it (OPEN_MOST, OPEN_BYTES), and
  * beyond that they come to pinned memory, from which the kernel reads. So they do on a rank that gives host memory,
- * memory of another GPU than the route's, or such that is not aligned. Where no memory can be pinned, and while a kernel
- * of the program's fills the device, MPI_Reduce_local combines them, in the same order. Only bits that MPI's own
- * arithmetic has otherwise differ then: of NaNs, signs of zeros, and complex products.
+ * memory of another GPU than the route's, or such that is not aligned. Where no memory can be pinned, and while a
+ * kernel of the program's fills the device, MPI_Reduce_local combines them, in the same order. Only what MPI's own
+ * arithmetic has otherwise differs then: bits of NaNs, signs of zeros, minima of NaNs, complex products.
  *
  * All ranks decide by what MPI wants to be the same on all of them, or is known to all: the predefined type and
  * operation, the counts, the ranks' node, and the call's number on the channel (drop_channel.c). What MPI refuses is
@@ -273,7 +273,7 @@ static void land_result(const reduction_t *r, sv_drop_joint_t *joint)
 }
 
 /* Of elements on the host the result takes the place of the first rank's. */
-static void launch_fold(reduction_t *r, sv_drop_joint_t *joint)
+static void launch_local_fold(reduction_t *r, sv_drop_joint_t *joint)
 {
     const selvage_status_t launched =
         selvage_reduce_local(r->lane->device, r->parts, r->pitch, r->n, r->on_device ? r->to : r->parts,
@@ -297,7 +297,7 @@ static bool fold_by_kernel(reduction_t *r, sv_drop_joint_t *joint)
             return false;
         if (!r->on_device)
             r->lane = take_lane();
-        launch_fold(r, joint);
+        launch_local_fold(r, joint);
         reductions.kernels += !r->on_device && r->folds;
     }
     const selvage_status_t status =

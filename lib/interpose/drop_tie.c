@@ -106,7 +106,7 @@ static bool is_of_job(MPI_Comm comm, int n)
 }
 
 /* The answer is alike on all of its ranks, whenever it is asked for. */
-static bool is_near(MPI_Comm comm, int n)
+static bool are_ranks_near(MPI_Comm comm, int n)
 {
     bool all = sv_drop_route.on_node && n <= SV_DROP_NEAR_MOST;
     for (int i = 0; i < n && all; i++)
@@ -136,7 +136,7 @@ sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm)
         sv_drop_fatal("no memory", "for a communicator");
     *tie = (sv_drop_tie_t){.n = sv_drop_size(comm), .me = sv_drop_rank(comm), .first_call = INT64_MAX};
     tie->over = tie->n < 2 || !is_of_job(comm, tie->n);
-    tie->near = !tie->over && is_near(comm, tie->n);
+    tie->near = !tie->over && are_ranks_near(comm, tie->n);
     tie->everybody = !tie->over && tie->n == sv_drop_size(MPI_COMM_WORLD);
     if (!sv_drop_is_inside(comm) || !find_neighbors(comm, tie))
         tie->nfrom = tie->nto = -1;

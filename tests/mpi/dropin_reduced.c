@@ -171,7 +171,7 @@ void run_reduced_refused(void)
     free_sum(&s);
 }
 
-/* --- ranks that wait elsewhere, and the device --------------------------------------------------------------------- */
+/* --- ranks that wait elsewhere, and the device ------------------------------------------------------------------- */
 
 static void enter_other_call(int kind)
 {
