@@ -115,7 +115,9 @@ stages Alltoallw $others $reductions
 # Slots that are too short or too few, memory that is not pinned, and nodes of two ranks each.
 program "$ranks" neighbors-of-each-kind ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_MESSAGE_BUFFER_BYTES=0 \
     SELVAGE_DROPIN_SLOT_BYTES=4K
-program "$ranks" calls-that-do-not-block ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_DROPIN_POOL_BYTES=0
+for what in calls-that-do-not-block channels-reduced-many; do
+    program "$ranks" "$what" ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_DROPIN_POOL_BYTES=0
+done
 if [ "$SELVAGE_DEVICE" = soft ]; then
     for mode in $modes; do
         program 4 neighbors-of-each-kind ' 0 failed' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024 \
