@@ -369,6 +369,27 @@ void selvage_coll_abort(selvage_coll_t *coll);
  */
 selvage_status_t selvage_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out);
 
+/**
+ * @brief Combines blocks that lie in memory of one device, element by element: result[i] = op over b of block b's [i].
+ *
+ * The first block comes first, and each following one is combined with what came of those before it. So the bits of the
+ * result depend on the blocks alone. One block is copied. Stream-ordered: enqueues a kernel, and returns. Local; any
+ * thread. No communicator is needed.
+ *
+ * @param[in]  dev           device of the memory
+ * @param[in]  blocks        the first block; device memory or pinned memory, aligned as in collectives
+ * @param[in]  stride_bytes  from a block to the next one; a multiple of that alignment. 16 bytes are best for speed
+ * @param[in]  nblocks       at least 1
+ * @param[out] result        @p count elements; a block itself, or apart from all of them
+ * @param[in]  count         elements of a block; may be 0
+ * @param[in]  type          of the elements; not floats of 8 and 16 bits
+ * @param[in]  op            SELVAGE_OP_SUM and its kin that @p type has; not SELVAGE_OP_AVG
+ * @param[in]  stream        native handle; NULL is the default stream
+ * @return ERR_ARGUMENT, ERR_UNSUPPORTED (a type or operation of collectives that this has not), ERR_LIMIT, ERR_DEVICE
+ */
+selvage_status_t selvage_reduce_local(selvage_device_t *dev, const void *blocks, size_t stride_bytes, int nblocks,
+                                      void *result, size_t count, selvage_type_t type, selvage_op_t op, void *stream);
+
 /** @brief Bytes of an element; 0 for none. */
 size_t selvage_type_bytes(selvage_type_t type);
 /** @brief Name of a type as tables print it ("float32"); "none" for none. */

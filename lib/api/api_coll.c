@@ -2,14 +2,16 @@
 /*
  * The public calls on collectives. Each checks its arguments and calls the module collective. Whatever is collective
  * over the wire runs where the engine lives. What only enqueues runs on the calling thread, since it shares nothing
- * with the engine but constants.
+ * with the engine but constants. selvage_reduce_local() has no communicator, and any thread may call it.
  */
 #include <string.h>
 
 #include "api/api_params.h"
 #include "collective/coll_cache.h"
 #include "collective/coll_parts.h"
+#include "host/memory_kind.h"
 #include "kernels/coll_fold.h"
+#include "kernels/kernels.h"
 
 selvage_status_t selvage_coll_create(selvage_comm_t *comm, const selvage_coll_params_t *params,
                                      selvage_coll_t **coll_out)
@@ -305,4 +307,75 @@ selvage_status_t selvage_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *
     selvage_coll_stats_t filled;
     sv_coll_stats(coll, &filled);
     return sv_api_fill_struct("stats_out", "SELVAGE_COLL_STATS_INIT", stats_out, &filled, sizeof filled);
+}
+
+/* --- without a communicator --------------------------------------------------------------------------------------- */
+
+static selvage_status_t check_block_address(const char *name, const void *ptr, selvage_type_t type)
+{
+    const size_t align = sv_coll_type_align(type);
+    if (!ptr)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_reduce_local: %s is NULL", name);
+    return (uintptr_t)ptr % align == 0
+               ? SELVAGE_SUCCESS
+               : sv_error(SELVAGE_ERR_ARGUMENT, "selvage_reduce_local: %s is %p, not aligned to the %zu bytes of %s",
+                          name, ptr, align, selvage_type_name(type));
+}
+
+/* A block itself, or apart from all. bytes: of a block. */
+static bool is_result_apart(uintptr_t blocks, size_t stride_bytes, size_t nblocks, uintptr_t result, size_t bytes)
+{
+    const uintptr_t end = blocks + (nblocks - 1) * stride_bytes + bytes;
+    if (result + bytes <= blocks || end <= result)
+        return true;
+    const size_t at = result - blocks;
+    return result >= blocks && (stride_bytes == 0 ? at == 0 : at % stride_bytes == 0) &&
+           (nblocks == 1 || stride_bytes >= bytes);
+}
+
+static selvage_status_t check_local_blocks(const void *blocks, size_t stride_bytes, int nblocks, const void *result,
+                                           size_t count, selvage_type_t type)
+{
+    const uint64_t most = UINT64_C(1) << 34;
+    if (count >= most || stride_bytes >= most * 16)
+        return sv_error(SELVAGE_ERR_LIMIT, "selvage_reduce_local: count is %zu and stride_bytes is %zu; wanted less "
+                        "than %llu elements, and strides of no more than those", count, stride_bytes,
+                        (unsigned long long)most);
+    if (nblocks > 1 && stride_bytes > ((size_t)PTRDIFF_MAX - count * selvage_type_bytes(type)) / (size_t)(nblocks - 1))
+        return sv_error(SELVAGE_ERR_LIMIT, "selvage_reduce_local: %d blocks, %zu bytes from each other, are more than "
+                        "there are addresses", nblocks, stride_bytes);
+    SV_TRY(check_block_address("blocks", blocks, type));
+    SV_TRY(check_block_address("result", result, type));
+    if (stride_bytes % sv_coll_type_align(type) && nblocks > 1)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_reduce_local: stride_bytes is %zu, not a multiple of %zu",
+                        stride_bytes, sv_coll_type_align(type));
+    return is_result_apart((uintptr_t)blocks, stride_bytes, (size_t)nblocks, (uintptr_t)result,
+                           count * selvage_type_bytes(type))
+               ? SELVAGE_SUCCESS
+               : sv_error(SELVAGE_ERR_ARGUMENT, "selvage_reduce_local: result (%p) overlaps blocks (%p) and is none of "
+                          "them", result, blocks);
+}
+
+selvage_status_t selvage_reduce_local(selvage_device_t *dev, const void *blocks, size_t stride_bytes, int nblocks,
+                                      void *result, size_t count, selvage_type_t type, selvage_op_t op, void *stream)
+{
+    const size_t bytes = count * selvage_type_bytes(type);
+    void *from, *to;
+    SV_API_NEED(dev);
+    if (selvage_type_bytes(type) == 0 || op <= SELVAGE_OP_DEFAULT || op > SELVAGE_OP_MAXLOC || nblocks < 1)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_reduce_local: type is %d, op is %d and nblocks is %d; wanted a "
+                        "selvage_type_t, a SELVAGE_OP_, and 1 or more", (int)type, (int)op, nblocks);
+    if (!sv_coll_folds(type, (unsigned)op))
+        return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_reduce_local: no reduction of %s by operation %d here",
+                        selvage_type_name(type), (int)op);
+    if (count == 0)
+        return SELVAGE_SUCCESS;
+    SV_TRY(check_local_blocks(blocks, stride_bytes, nblocks, result, count, type));
+    SV_TRY(sv_memory_admit(dev, "selvage_reduce_local", blocks, (size_t)(nblocks - 1) * stride_bytes + bytes, &from));
+    SV_TRY(sv_memory_admit(dev, "selvage_reduce_local", result, bytes, &to));
+    const sv_fold_arg_t arg = {.src = (uintptr_t)from, .dst = (uintptr_t)to, .block_stride = stride_bytes,
+                               .count = count, .parts = 1, .blocks = (uint32_t)nblocks, .type = (uint8_t)type,
+                               .op = (uint8_t)op};
+    return SV_DEVICE_CALL(dev, launch, &sv_kernel_fold, &arg, sizeof arg, sv_kernel_blocks(dev, bytes * arg.blocks),
+                          stream);
 }

@@ -72,6 +72,8 @@ selvage_type_t sv_coll_moved_type(selvage_type_t type, unsigned *count_out);
    -1: these do not go together, or both are known. And the pair of a number; none: 0 and 0. */
 int sv_coll_pairing(unsigned type, unsigned op);
 void sv_coll_pairing_read(unsigned number, unsigned *type_out, unsigned *op_out);
+/* Whether sv_fold combines blocks of this type so, without a division. */
+bool sv_coll_folds(unsigned type, unsigned op);
 
 /* coll_buffers.c: counts, alignment and overlap of a call whose type and root are right; fills in device addresses. */
 selvage_status_t sv_coll_check_buffers(selvage_coll_t *coll, sv_coll_call_t *call);

@@ -90,6 +90,13 @@ static const family_t families[] = {
 enum { FAMILIES = sizeof families / sizeof families[0], PAIRINGS = 8 * 11 + 2 * 3 + 2 * 2 + 2 + 7 * 2 };
 _Static_assert(PAIRINGS <= 128, "signatures have 7 bits for them");
 
+bool sv_coll_folds(unsigned type, unsigned op)
+{
+    const bool is_float = type == SELVAGE_FLOAT32 || type == SELVAGE_FLOAT64;
+    return op != SELVAGE_OP_AVG && (sv_coll_pairing(type, op) >= 0 ||
+                                    (is_float && op >= SELVAGE_OP_SUM && op <= SELVAGE_OP_MAX));
+}
+
 static unsigned ops_of(const family_t *family)
 {
     return family->last_op - family->first_op + 1U;

@@ -168,6 +168,8 @@ bool sv_drop_mpi_refuses(MPI_Datatype type, MPI_Op op)
     if (type == MPI_DATATYPE_NULL || (op == MPI_OP_NULL && sv_drop_type(type, &info) && info.named))
         return type == MPI_DATATYPE_NULL;
     pthread_mutex_lock(&lock);
+    if (agree.self == MPI_COMM_NULL) /* before the route is open */
+        agree.self = sv_drop_make_self();
     /* One element, since MPICH asks nothing about the type of none; one rank's broadcast moves nothing. */
     const int code = op == MPI_OP_NULL ? PMPI_Bcast(none, 1, type, 0, agree.self)
                                        : PMPI_Allreduce(&none[0], &none[1], 0, type, op, agree.self);

@@ -11,6 +11,7 @@
 #include "interpose/drop_linear.h"
 #include "interpose/drop_pairs.h"
 #include "interpose/drop_plan.h"
+#include "interpose/drop_reduce.h"
 #include "interpose/drop_split.h"
 
 #include <stdlib.h>

@@ -35,6 +35,7 @@
  */
 #include "interpose/drop_agree.h"
 #include "interpose/drop_collcomm.h"
+#include "interpose/drop_reduce.h"
 #include "interpose/drop_route.h"
 #include "interpose/drop_tie.h"
 
@@ -60,8 +61,8 @@ static int *find_node(int *n_out)
     const int64_t least = 64 << 10, all_slots = 256 << 20;
     const int size = sv_drop_size(MPI_COMM_WORLD);
     int *rank = calloc((size_t)size, sizeof *rank);
-    sv_drop_route.on_node = calloc((size_t)size, sizeof *sv_drop_route.on_node);
-    if (!rank || !sv_drop_route.on_node)
+    bool *on_node = calloc((size_t)size, sizeof *on_node);
+    if (!rank || !on_node)
         sv_drop_fatal("no memory", "for the fast route");
     MPI_Comm node = MPI_COMM_NULL;
     MPI_Group own, world;
@@ -71,8 +72,12 @@ static int *find_node(int *n_out)
     PMPI_Comm_group(MPI_COMM_WORLD, &world);
     for (int i = 0; i < n; i++) {
         PMPI_Group_translate_ranks(own, 1, &i, world, &rank[i]);
-        sv_drop_route.on_node[rank[i]] = true;
+        on_node[rank[i]] = true;
     }
+    if (sv_drop_route.on_node) /* the same, and other threads may read it */
+        free(on_node);
+    else
+        sv_drop_route.on_node = on_node;
     PMPI_Group_free(&own);
     PMPI_Group_free(&world);
     PMPI_Comm_free(&node);
@@ -151,9 +156,13 @@ void sv_drop_fast_begin(void)
     sv_drop_route.tag_most = found ? *most : 32767;
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_calls, &sv_drop_route.key, NULL);
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &sv_drop_route.within_key, NULL);
-    if (!opens_by_pairs())
+    int n, *rank = NULL;
+    if (opens_by_pairs() || sv_drop_pairs_wanted)
+        rank = find_node(&n);
+    if (!opens_by_pairs()) {
+        free(rank);
         return;
-    int n, *rank = find_node(&n);
+    }
     if (sv_drop_route.refused || !sv_drop_wireup_begin(rank, n, sv_drop_route.slot_bytes)) {
         sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
         sv_drop_route.refused = true;
@@ -339,12 +348,8 @@ static void open_at_once(void)
         sv_drop_report_packets_from(sv_drop_route.world); /* warm-up messages are not the program's */
         atomic_store_explicit(&sv_drop_route.open, true, memory_order_relaxed);
     }
-    if (refused && made)
+    if (refused && made) /* which is left to the end: its ranks may no longer hear of each other */
         sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
-    if (refused) { /* what was made is left to the end: its ranks may no longer hear of each other */
-        free(sv_drop_route.on_node);
-        sv_drop_route.on_node = NULL;
-    }
 }
 
 /* Whether a communicator has all ranks of the job. The number does not say so, as spawned ranks may be among them. */
@@ -478,8 +483,10 @@ void sv_drop_fast_end(void)
     if (pairs && PMPI_Allreduce(&own, &any, 1, MPI_INT, MPI_MAX, sv_drop_route.own) != MPI_SUCCESS)
         any = false;
     const bool open = any;
-    if (sv_drop_pairs_wanted)
+    if (sv_drop_pairs_wanted) {
+        sv_drop_reductions_end();
         sv_drop_ties_end();
+    }
     if (pairs) {
         sv_drop_fragments_end();
         sv_drop_wireup_end();
@@ -493,9 +500,9 @@ void sv_drop_fast_end(void)
         sv_drop_collcomm_close();
         selvage_comm_destroy(sv_drop_route.world);
         sv_drop_route.world = NULL;
-        free(sv_drop_route.on_node);
-        sv_drop_route.on_node = NULL;
     }
+    free(sv_drop_route.on_node); /* partner: find_node() */
+    sv_drop_route.on_node = NULL;
     if (!sv_drop_fast_wanted)
         return;
     sv_drop_announce_end();

@@ -6,6 +6,8 @@
  *   program   MPI_Ineighbor_alltoallw -> handle                     MPI_Wait(handle)
  *   here      sv_drop_irecv, sv_drop_isend, ... -> its messages     all done: the operation of the handle may end
  *
+ * A call that reduces (drop_reduce.c) has a step after its messages, which is done before the operation may end.
+ *
  * The engine (drop_request.c) advances the messages, and this file ends their requests between two of its walks, as a
  * message into host memory may wait for its bytes when it is ended. The first error of a message is the call's.
  *
@@ -30,6 +32,7 @@ typedef struct message {
     MPI_Request request;
     sv_drop_op_t *op;  /* of that, with a user for this; NULL: it is MPI's own */
     packed_t *packed;  /* owned; NULL: it comes to its place by itself */
+    int64_t exact;     /* so many bytes must come; -1: any */
 } message_t;
 
 struct sv_drop_joint {
@@ -37,6 +40,9 @@ struct sv_drop_joint {
     sv_drop_op_t *op;      /* of the program's handle, with a user for this */
     sv_drop_flow_t flow;
     int most, n, code;
+    const sv_drop_steps_t *steps; /* NULL: there are none */
+    void *state;                  /* of those */
+    bool stepped;                 /* the step is done, or there is none */
     message_t message[];
 };
 
@@ -67,6 +73,8 @@ sv_drop_joint_t *sv_drop_joint_begin(int most)
     joint->next = NULL;
     joint->n = 0;
     joint->code = MPI_SUCCESS;
+    joint->steps = NULL;
+    joint->stepped = true;
     joint->flow = (sv_drop_flow_t){0};
     return joint;
 }
@@ -85,7 +93,31 @@ void sv_drop_joint_add(sv_drop_joint_t *joint, MPI_Request request, int code)
 {
     note_joint_error(joint, code);
     if (request != MPI_REQUEST_NULL)
-        joint->message[joint->n++] = (message_t){request, sv_drop_op_find(request), NULL};
+        joint->message[joint->n++] = (message_t){request, sv_drop_op_find(request), NULL, -1};
+}
+
+void sv_drop_joint_add_exact(sv_drop_joint_t *joint, MPI_Request request, int code, int64_t bytes)
+{
+    note_joint_error(joint, code);
+    if (request != MPI_REQUEST_NULL)
+        joint->message[joint->n++] = (message_t){request, sv_drop_op_find(request), NULL, bytes};
+}
+
+void sv_drop_joint_then(sv_drop_joint_t *joint, const sv_drop_steps_t *steps, void *state)
+{
+    joint->steps = steps;
+    joint->state = state;
+    joint->stepped = false;
+}
+
+int sv_drop_joint_code(const sv_drop_joint_t *joint)
+{
+    return joint->code;
+}
+
+void sv_drop_joint_fail(sv_drop_joint_t *joint, int code)
+{
+    note_joint_error(joint, code);
 }
 
 void sv_drop_joint_add_packed(sv_drop_joint_t *joint, MPI_Request request, int code, void *bytes, int length, void *to,
@@ -103,7 +135,7 @@ void sv_drop_joint_add_packed(sv_drop_joint_t *joint, MPI_Request request, int c
     }
     note_joint_error(joint, code);
     joint->message[joint->n++] = (message_t){request, request == MPI_REQUEST_NULL ? NULL : sv_drop_op_find(request),
-                                             packed};
+                                             packed, -1};
 }
 
 /* Elements that cannot be taken apart come up with their gaps. So one is unpacked after the other, when all others of
@@ -129,6 +161,7 @@ static void unpack_messages(sv_drop_joint_t *joint)
 static bool end_message(sv_drop_joint_t *joint, message_t *message)
 {
     MPI_Status status;
+    MPI_Count came = 0;
     int done = 0;
     sv_drop_op_t *op = message->op;
     if (message->request == MPI_REQUEST_NULL)
@@ -146,7 +179,20 @@ static bool end_message(sv_drop_joint_t *joint, message_t *message)
         sv_drop_op_forget(op);
     sv_drop_op_release(op);
     message->op = NULL;
+    if (joint->code == MPI_SUCCESS && message->exact >= 0 &&
+        (PMPI_Get_elements_x(&status, MPI_BYTE, &came) != MPI_SUCCESS || came != message->exact))
+        note_joint_error(joint, MPI_ERR_OTHER);
     return true;
+}
+
+/* Ends what is complete. Whether the call is at its end: all messages are, and its step is done. */
+static bool advance_joint(sv_drop_joint_t *joint)
+{
+    int left = 0;
+    for (int i = 0; i < joint->n; i++)
+        left += !end_message(joint, &joint->message[i]);
+    joint->stepped = joint->stepped || (left == 0 && joint->steps->step(joint, joint->state));
+    return left == 0 && joint->stepped;
 }
 
 /* Its operation may end, and it is free. */
@@ -154,6 +200,8 @@ static void end_joint(sv_drop_joint_t *joint)
 {
     unpack_messages(joint);
     sv_drop_flow_end(&joint->flow);
+    if (joint->steps)
+        joint->steps->end(joint->state);
     joint->op->fast.error = joint->code;
     joint->op->joint = NULL;
     sv_drop_op_release(joint->op);
@@ -170,11 +218,9 @@ void sv_drop_joints_look(void)
         return;
     joints.looks = true;
     for (sv_drop_joint_t *joint = joints.first; joint; joint = next) {
-        int left = 0;
-        for (int i = 0; i < joint->n; i++)
-            left += !end_message(joint, &joint->message[i]);
+        const bool over = advance_joint(joint);
         next = joint->next;
-        if (left > 0) {
+        if (!over) {
             before = joint;
             continue;
         }

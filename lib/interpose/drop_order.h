@@ -18,4 +18,9 @@ void sv_drop_order_end(sv_drop_call_t *call);
 /* Before the devices are closed. */
 void sv_drop_orders_end(void);
 
+/* From now on no work of the program's is waited for in this thread's calls, as their memory is the drop-in's own, or
+   that has been waited for already: until it says false (drop_sync.c). */
+void sv_drop_own(bool own);
+bool sv_drop_is_own(void);
+
 #endif

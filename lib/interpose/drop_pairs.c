@@ -5,7 +5,8 @@
  * has nothing to do with most of them. So all ranks must know by themselves what a call becomes:
  *
  *   - the communicator has a channel, and all ranks have agreed from which of its calls on it is used (drop_channel.c);
- *   - where all ranks know how long the blocks are, they are as long as messages of the route.
+ *   - where all ranks know how long the blocks are, they are as long as messages of the route;
+ *   - of a broadcast, the ranks are few, and share a node.
  *
  * Then it is messages on all ranks, whatever memory each of them gives: each message goes by the route, or is staged,
  * or is MPI's own. What MPI refuses is left to MPI, on the one rank that it refuses: the others find that rank where
@@ -328,6 +329,11 @@ static bool is_call_long(const plan_t *plan)
     return sv_drop_fast_takes(most, side->list.type);
 }
 
+static bool is_broadcast(const sv_drop_pairs_t *call)
+{
+    return call->pattern == SV_DROP_FROM_ROOT && call->out.same;
+}
+
 /* How many blocks each side has on this rank; false: MPI is to make, or to refuse, such a call on all ranks. */
 static bool count_blocks(plan_t *plan)
 {
@@ -345,18 +351,23 @@ static bool count_blocks(plan_t *plan)
     default:
         plan->nout = gathers || is_root ? (gathers ? 1 : tie->n) : 0;
         plan->nin = !gathers || is_root ? (gathers ? tie->n : 1) : 0;
-        return tie->n > 1 && call->root >= 0 && call->root < tie->n;
+        return tie->n > 1 && call->root >= 0 && call->root < tie->n && (tie->near || !is_broadcast(call));
     }
 }
 
-/* In place a rank's own block is there already, or is what it sends. An exchange in place, which all ranks make in
-   place, is MPI's. So is a buffer that nobody has. */
+/* In place a rank's own block is there already, or is what it sends. So it always is in a broadcast. An exchange in
+   place, which all ranks make in place, is MPI's. So is a buffer that nobody has. */
 static bool find_in_place(plan_t *plan)
 {
     const sv_drop_pairs_t *call = plan->call;
     const bool out = plan->nout > 0 && call->out.buf == MPI_IN_PLACE;
     const bool in = plan->nin > 0 && call->in.buf == MPI_IN_PLACE;
     const bool is_root = call->root == plan->tie->me;
+    if (is_broadcast(call)) {
+        plan->in_place = is_root;
+        plan->nin = is_root ? 0 : plan->nin;
+        return !out && !in;
+    }
     if (!out && !in)
         return true;
     plan->in_place = true;
@@ -392,8 +403,7 @@ static bool has_device_memory(const plan_t *plan)
     return false;
 }
 
-/* Counts what has been sent of device memory since the call began, for the report. Returns it for the timeline. */
-static int64_t count_pairs(const char *name)
+int64_t sv_drop_count_pairs(const char *name)
 {
     int64_t fast, staged;
     sv_drop_count_parts(&fast, &staged);
@@ -469,7 +479,7 @@ static bool begin_pairs(const sv_drop_pairs_t *call, bool blocks, MPI_Request *r
     sv_drop_joint_t *joint = sv_drop_joint_begin(plan.nout + plan.nin);
     begin_blocks(&plan, joint);
     sv_drop_flush(); /* short messages must not wait for the next call */
-    const int64_t bytes = count_pairs(call->name);
+    const int64_t bytes = sv_drop_count_pairs(call->name);
     sv_drop_joint_start(joint, call->name, bytes, call->comm, request);
     return true;
 }

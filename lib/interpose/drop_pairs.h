@@ -32,6 +32,9 @@ typedef struct sv_drop_pairs {
 bool sv_drop_make_pairs(const sv_drop_pairs_t *call, int *code);
 bool sv_drop_begin_pairs(const sv_drop_pairs_t *call, MPI_Request *request, int *code);
 
+/* Counts what has been sent of device memory since the call of that name began, for the report. Returns it for the
+   timeline. */
+int64_t sv_drop_count_pairs(const char *name);
 /* Bytes of device memory that this thread has sent in messages of collective calls, by either way, since it has asked
    before (drop_report.c). None without a report. */
 void sv_drop_count_parts(int64_t *fast_out, int64_t *staged_out);

@@ -15,6 +15,7 @@
  *
  * Any thread, but a call is one thread's. It owns its buffers until sv_drop_call_end().
  */
+#include "interpose/drop_order.h"
 #include "interpose/drop_plan.h"
 #include "interpose/drop_strip.h"
 
@@ -461,7 +462,7 @@ void sv_drop_stage(sv_drop_call_t *call)
     sv_drop_sync_t sync = sv_drop_settings()->sync;
     /* Copies on the default stream come after what that policy waits for, and one wait is for both. With several GPUs
        each has its own default stream. */
-    bool after_default = sync == SV_DROP_SYNC_DEFAULT && !sv_drop_has_several();
+    bool after_default = sync == SV_DROP_SYNC_DEFAULT && !sv_drop_has_several() && !sv_drop_is_own();
     if (call->nbuffers == 0 || (call->nbuffers == 1 && call->buffer[0].unpacks))
         return;
     if (sync == SV_DROP_SYNC_CHECK)

@@ -15,6 +15,7 @@
  * structure but for the atomic members, and the thread ends with the drop-in.
  */
 #include "interpose/drop_idle.h"
+#include "interpose/drop_order.h"
 
 #include <sched.h>
 #include <time.h>
@@ -180,8 +181,23 @@ static void settle_for_limited_time(void)
         sv_drop_fatal("the device failed", "while a call waited for it");
 }
 
+/* This thread moves what needs no waiting (drop_order.h). */
+static _Thread_local bool is_own;
+
+void sv_drop_own(bool own)
+{
+    is_own = own;
+}
+
+bool sv_drop_is_own(void)
+{
+    return is_own;
+}
+
 void sv_drop_settle(void)
 {
+    if (is_own)
+        return;
     const int64_t begin_ns = sv_drop_trace_now();
     selvage_device_t *dev;
     switch (sv_drop_settings()->sync) {

@@ -105,6 +105,15 @@ static bool is_of_job(MPI_Comm comm, int n)
     return all;
 }
 
+/* The answer is alike on all of its ranks, whenever it is asked for. */
+static bool are_ranks_near(MPI_Comm comm, int n)
+{
+    bool all = sv_drop_route.on_node && n <= SV_DROP_NEAR_MOST;
+    for (int i = 0; i < n && all; i++)
+        all = sv_drop_route.on_node[sv_drop_world_rank(comm, i)];
+    return all;
+}
+
 sv_drop_tie_t *sv_drop_tie_find(MPI_Comm comm)
 {
     sv_drop_tie_t *tie = NULL;
@@ -127,6 +136,7 @@ sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm)
         sv_drop_fatal("no memory", "for a communicator");
     *tie = (sv_drop_tie_t){.n = sv_drop_size(comm), .me = sv_drop_rank(comm), .first_call = INT64_MAX};
     tie->over = tie->n < 2 || !is_of_job(comm, tie->n);
+    tie->near = !tie->over && are_ranks_near(comm, tie->n);
     tie->everybody = !tie->over && tie->n == sv_drop_size(MPI_COMM_WORLD);
     if (!sv_drop_is_inside(comm) || !find_neighbors(comm, tie))
         tie->nfrom = tie->nto = -1;
@@ -213,6 +223,20 @@ bool sv_drop_tie_refuses_none(MPI_Datatype type)
     return code != MPI_SUCCESS;
 }
 
+/* Both sides of a reduction that does not block. */
+static int reduce_same(sv_drop_alias_t call, MPI_Comm self)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int number = 0, *both = &number, code;
+    if (call == SV_DROP_ALIAS_REDUCE)
+        code = PMPI_Ireduce(both, both, 1, MPI_INT, MPI_SUM, 0, self, &request);
+    else if (call == SV_DROP_ALIAS_ALLREDUCE)
+        code = PMPI_Iallreduce(both, both, 1, MPI_INT, MPI_SUM, self, &request);
+    else
+        code = PMPI_Ireduce_scatter_block(both, both, 1, MPI_INT, MPI_SUM, self, &request);
+    return code == MPI_SUCCESS ? PMPI_Wait(&request, MPI_STATUS_IGNORE) : code;
+}
+
 bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form)
 {
     const int one[1] = {1}, at[1] = {0};
@@ -221,7 +245,9 @@ bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form)
     int number = 0, *both = &number, code;
     sv_drop_lock();
     MPI_Comm const self = own_self_of_ties();
-    if (call == SV_DROP_ALIAS_ALLTOALL && form == SV_DROP_RING_W)
+    if (call >= SV_DROP_ALIAS_REDUCE)
+        code = reduce_same(call, self);
+    else if (call == SV_DROP_ALIAS_ALLTOALL && form == SV_DROP_RING_W)
         code = PMPI_Alltoallw(both, one, at, types, both, one, at, types, self);
     else if (call == SV_DROP_ALIAS_ALLTOALL)
         code = listed ? PMPI_Alltoallv(both, one, at, MPI_INT, both, one, at, MPI_INT, self)

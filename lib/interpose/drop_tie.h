@@ -6,9 +6,13 @@
 
 #include "interpose/drop.h"
 
+/* To so many ranks of a node each of them may send all it has. */
+enum { SV_DROP_NEAR_MOST = 8 };
+
 typedef struct sv_drop_tie {
     int n, me;
     bool everybody;             /* it has all ranks of the job */
+    bool near;                  /* its ranks share a node, and are no more than SV_DROP_NEAR_MOST */
     int nfrom, nto, *from, *to; /* neighbours, ranks of it or MPI_PROC_NULL; -1: it has no topology */
     bool grid;           /* a Cartesian one; else they match in the order of both lists */
     bool short_ring;     /* of one or two ranks, so that one rank is the neighbour on both sides */
@@ -40,7 +44,8 @@ sv_drop_order_t sv_drop_tie_order(const sv_drop_tie_t *tie, sv_drop_ring_t form,
 bool sv_drop_tie_refuses_none(MPI_Datatype type);
 /* Whether MPI refuses one buffer for both sides of such a call, of the same type, count and lists. */
 typedef enum sv_drop_alias {
-    SV_DROP_ALIAS_ALLTOALL, SV_DROP_ALIAS_ALLGATHER, SV_DROP_ALIAS_GATHER, SV_DROP_ALIAS_SCATTER
+    SV_DROP_ALIAS_ALLTOALL, SV_DROP_ALIAS_ALLGATHER, SV_DROP_ALIAS_GATHER, SV_DROP_ALIAS_SCATTER,
+    SV_DROP_ALIAS_REDUCE, SV_DROP_ALIAS_ALLREDUCE, SV_DROP_ALIAS_REDUCE_SCATTER
 } sv_drop_alias_t;
 bool sv_drop_tie_refuses_same(sv_drop_alias_t call, sv_drop_ring_t form);
 void sv_drop_ties_end(void);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reductions that the kernels of collectives do not know: what host and kernel share. Ranks' blocks lie one after the
- * other in memory of this device, brought there by other calls, and sv_fold combines them in the order of ranks, 0
- * first. One block alone is copied. The kernel takes these types and operations:
+ * Reductions of blocks in memory of one device: what host and kernel share. Ranks' blocks lie one after the other,
+ * brought there by other calls, and sv_fold combines them in the order of ranks, 0 first. One block alone is copied.
+ * Collectives have it for what their own kernels do not know (collective/coll_fold.c), selvage_reduce_local() for all
+ * of these:
  *
- *   integers                 and, or and exclusive or: of bits, and of truth, whose result is 1 or 0
- *   integers of 16 bits      sum, product, the least, the greatest; a sum may be divided
- *   float32, float64         and, or and exclusive or of truth: a number that is not zero is true, NaN too
- *   complex                  the product, as (ac - bd) + (ad + bc)i, whose NaNs are canonical
+ *   integers                 sum, product, the least, the greatest, which wrap; and, or and exclusive or: of bits, and
+ *                            of truth, whose result is 1 or 0. A sum of 16 bits may be divided
+ *   float32, float64         sum, product, the least, the greatest, as kernels/coll_types.h has them, rounded after
+ *                            each block; and, or and exclusive or of truth: a number that is not zero is true, NaN too
+ *   complex                  the sum; the product, as (ac - bd) + (ad + bc)i. NaNs are canonical
  *   a value and an index     the least or the greatest value; of equal ones the lowest index. A value that is NaN is
  *                            neither less nor greater, so that it stays if it comes first
  *

@@ -10,6 +10,7 @@
 
 #include "kernels/coll_float.h"
 #include "kernels/coll_fold.h"
+#include "kernels/coll_types.h"
 #include "kernels/kernel_device.h"
 
 namespace {
@@ -62,25 +63,42 @@ struct fold_bits {
     }
 };
 
-/* Integers of 16 bits, computed in 32, which wrap. NUMBER: int16_t or uint16_t, for the order and the division. */
-template <typename NUMBER>
-struct fold_short : fold_bits<uint16_t, 0xffff, 1> {
+template <typename BITS>
+struct fold_wide {
+    typedef uint32_t type;
+};
+template <>
+struct fold_wide<uint64_t> {
+    typedef uint64_t type;
+};
+
+/* Integers, computed in 32 or 64 bits, which wrap. NUMBER: the same bits with or without a sign, for the order. */
+template <typename BITS, typename NUMBER>
+struct fold_integer : fold_bits<BITS, static_cast<BITS>(~UINT64_C(0)), 1> {
+    typedef fold_bits<BITS, static_cast<BITS>(~UINT64_C(0)), 1> bits;
+    typedef typename fold_wide<BITS>::type wide;
+
     template <unsigned N>
-    SV_DEV_FN void combine(uint16_t (&a)[N], const uint16_t (&b)[N], unsigned op)
+    SV_DEV_FN void combine(BITS (&a)[N], const BITS (&b)[N], unsigned op)
     {
         switch (op) {
         case SV_COLL_SUM:
-            SV_FOLD_EACH(static_cast<uint16_t>(static_cast<uint32_t>(a[e]) + b[e]));
+            SV_FOLD_EACH(static_cast<BITS>(static_cast<wide>(a[e]) + b[e]));
         case SV_COLL_PROD:
-            SV_FOLD_EACH(static_cast<uint16_t>(static_cast<uint32_t>(a[e]) * b[e]));
+            SV_FOLD_EACH(static_cast<BITS>(static_cast<wide>(a[e]) * b[e]));
         case SV_COLL_MIN:
             SV_FOLD_EACH(static_cast<NUMBER>(a[e]) < static_cast<NUMBER>(b[e]) ? a[e] : b[e]);
         case SV_COLL_MAX:
             SV_FOLD_EACH(static_cast<NUMBER>(a[e]) < static_cast<NUMBER>(b[e]) ? b[e] : a[e]);
         default:
-            (fold_bits<uint16_t, 0xffff, 1>::combine(a, b, op));
+            bits::combine(a, b, op);
         }
     }
+};
+
+/* Of 16 bits they may be divided. */
+template <typename NUMBER>
+struct fold_short : fold_integer<uint16_t, NUMBER> {
     template <unsigned N>
     SV_DEV_FN void end(uint16_t (&a)[N], unsigned divisor)
     {
@@ -96,27 +114,61 @@ struct fold_short : fold_bits<uint16_t, 0xffff, 1> {
 };
 
 template <typename REAL>
-struct fold_complex_number {
-    REAL real, imaginary;
-};
-
-template <typename REAL>
 SV_DEV_FN REAL canonical_number(REAL value)
 {
     return value != value ? static_cast<REAL>(coll_float_of(0x7fc00000)) : value;
 }
+
+SV_DEV_FN float fold_number(uint32_t bits)
+{
+    return coll_float_of(bits);
+}
+
+SV_DEV_FN double fold_number(uint64_t bits)
+{
+    return coll_double_of(bits);
+}
+
+/* Floats, as bits. MASK: all but the sign; ONE: 1. */
+template <typename BITS, BITS MASK, BITS ONE>
+struct fold_real : fold_bits<BITS, MASK, ONE> {
+    template <unsigned N>
+    SV_DEV_FN void combine(BITS (&a)[N], const BITS (&b)[N], unsigned op)
+    {
+        switch (op) {
+        case SV_COLL_SUM:
+            SV_FOLD_EACH(coll_bits_of(canonical_number(fold_number(a[e]) + fold_number(b[e]))));
+        case SV_COLL_PROD:
+            SV_FOLD_EACH(coll_bits_of(canonical_number(fold_number(a[e]) * fold_number(b[e]))));
+        case SV_COLL_MIN:
+            SV_FOLD_EACH(coll_bits_of(coll_lesser(fold_number(a[e]), fold_number(b[e]))));
+        case SV_COLL_MAX:
+            SV_FOLD_EACH(coll_bits_of(coll_greater(fold_number(a[e]), fold_number(b[e]))));
+        default:
+            (fold_bits<BITS, MASK, ONE>::combine(a, b, op));
+        }
+    }
+};
+
+template <typename REAL>
+struct fold_complex_number {
+    REAL real, imaginary;
+};
 
 template <typename REAL>
 struct fold_complex {
     typedef fold_complex_number<REAL> element;
 
     template <unsigned N>
-    SV_DEV_FN void combine(element (&a)[N], const element (&b)[N], unsigned)
+    SV_DEV_FN void combine(element (&a)[N], const element (&b)[N], unsigned op)
     {
+        const bool adds = op == SV_COLL_SUM;
         SV_DEV_UNROLL
         for (unsigned e = 0; e < N; e++) {
-            const REAL real = a[e].real * b[e].real - a[e].imaginary * b[e].imaginary;
-            const REAL imaginary = a[e].real * b[e].imaginary + a[e].imaginary * b[e].real;
+            const REAL real =
+                adds ? a[e].real + b[e].real : a[e].real * b[e].real - a[e].imaginary * b[e].imaginary;
+            const REAL imaginary =
+                adds ? a[e].imaginary + b[e].imaginary : a[e].real * b[e].imaginary + a[e].imaginary * b[e].real;
             a[e].real = canonical_number(real);
             a[e].imaginary = canonical_number(imaginary);
         }
@@ -261,22 +313,25 @@ SV_DEV_FN void fold_body(const sv_fold_arg_t &arg, sv_dev_block_t at)
 {
     switch (arg.type) {
     case SV_COLL_INT8:
+        return fold_units<fold_integer<uint8_t, int8_t>>(arg, at);
     case SV_COLL_UINT8:
-        return fold_units<fold_bits<uint8_t, 0xff, 1>>(arg, at);
+        return fold_units<fold_integer<uint8_t, uint8_t>>(arg, at);
     case SV_FOLD_INT16:
         return fold_units<fold_short<int16_t>>(arg, at);
     case SV_FOLD_UINT16:
         return fold_units<fold_short<uint16_t>>(arg, at);
     case SV_COLL_INT32:
+        return fold_units<fold_integer<uint32_t, int32_t>>(arg, at);
     case SV_COLL_UINT32:
-        return fold_units<fold_bits<uint32_t, 0xffffffffu, 1>>(arg, at);
+        return fold_units<fold_integer<uint32_t, uint32_t>>(arg, at);
     case SV_COLL_INT64:
+        return fold_units<fold_integer<uint64_t, int64_t>>(arg, at);
     case SV_COLL_UINT64:
-        return fold_units<fold_bits<uint64_t, ~UINT64_C(0), 1>>(arg, at);
-    case SV_COLL_FLOAT32: /* all but the sign; 1 */
-        return fold_units<fold_bits<uint32_t, 0x7fffffffu, 0x3f800000u>>(arg, at);
+        return fold_units<fold_integer<uint64_t, uint64_t>>(arg, at);
+    case SV_COLL_FLOAT32:
+        return fold_units<fold_real<uint32_t, 0x7fffffffu, 0x3f800000u>>(arg, at);
     case SV_COLL_FLOAT64:
-        return fold_units<fold_bits<uint64_t, UINT64_C(0x7fffffffffffffff), UINT64_C(0x3ff0000000000000)>>(arg, at);
+        return fold_units<fold_real<uint64_t, UINT64_C(0x7fffffffffffffff), UINT64_C(0x3ff0000000000000)>>(arg, at);
     case SV_FOLD_COMPLEX64:
         return fold_units<fold_complex<float>>(arg, at);
     case SV_FOLD_COMPLEX128:

@@ -15,7 +15,8 @@
 enum { RANKS_MAX = 8, LONG = 1500, ROUNDS = 24, OPS = 6 };
 
 typedef enum call {
-    ALLTOALL, ALLTOALLV, ALLTOALLW, ALLGATHER, ALLGATHERV, GATHER, GATHERV, SCATTER, SCATTERV, CALLS
+    ALLTOALL, ALLTOALLV, ALLTOALLW, ALLGATHER, ALLGATHERV, GATHER, GATHERV, SCATTER, SCATTERV, BCAST, ALLREDUCE, REDUCE,
+    REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, CALLS
 } call_t;
 
 /* One call of a rank, and its memory: a block of room for each rank on either side. */
@@ -61,25 +62,42 @@ static int length_of(const op_t *op, int from, int to)
     }
 }
 
+static bool is_reduction(const op_t *op)
+{
+    return op->call >= ALLREDUCE;
+}
+
 static int number_of(const op_t *op, int from, int to, int i)
 {
-    const bool same = op->call == ALLGATHER || op->call == ALLGATHERV;
+    const bool same = op->call == ALLGATHER || op->call == ALLGATHERV || (op->call >= BCAST && op->call <= REDUCE);
     return (op->mark * 64 + from * 8 + (same ? 0 : to)) * 4096 + i;
+}
+
+/* The sum of all ranks' numbers. */
+static int sum_of(const op_t *op, int to, int i)
+{
+    int sum = 0;
+    for (int from = 0; from < op->n; from++)
+        sum += number_of(op, from, to, i);
+    return sum;
 }
 
 static bool has_all_out(const op_t *op)
 {
-    return op->call <= ALLTOALLW || ((op->call == SCATTER || op->call == SCATTERV) && op->me == op->root);
+    return op->call <= ALLTOALLW || op->call >= REDUCE_SCATTER ||
+           ((op->call == SCATTER || op->call == SCATTERV) && op->me == op->root);
 }
 
 static bool has_out(const op_t *op)
 {
-    return (op->call != SCATTER && op->call != SCATTERV) || op->me == op->root;
+    return (op->call != SCATTER && op->call != SCATTERV && op->call != BCAST) || op->me == op->root;
 }
 
 static bool has_in(const op_t *op)
 {
-    return (op->call != GATHER && op->call != GATHERV) || op->me == op->root;
+    if (op->call == BCAST)
+        return op->me != op->root;
+    return (op->call != GATHER && op->call != GATHERV && op->call != REDUCE) || op->me == op->root;
 }
 
 static bool has_all_in(const op_t *op)
@@ -101,6 +119,8 @@ static void fill_op(op_t *op)
     if (op->in_place && has_all_in(op))
         for (int i = 0; i < length_of(op, op->me, op->me); i++)
             op->host_in[op->me * LONG + i] = number_of(op, op->me, op->call < GATHER ? op->me : op->root, i);
+    if (op->in_place && is_reduction(op))
+        memcpy(op->host_in, op->host_out, bytes);
     bring(op->out, op->host_out, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
     bring(op->in, op->host_in, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
 }
@@ -121,7 +141,9 @@ static void check_op(op_t *op)
         bring(op->host_in, op->in, bytes, SELVAGE_COPY_DEVICE_TO_HOST);
     if (op->in_place && (op->call == SCATTER || op->call == SCATTERV))
         return; /* the root's block stays where it was */
-    for (int b = 0; b < (has_all_in(op) ? op->n : has_in(op)); b++) {
+    for (int i = 0; i < LONG && is_reduction(op) && has_in(op); i++)
+        bad += op->host_in[i] != sum_of(op, op->me, i);
+    for (int b = 0; !is_reduction(op) && b < (has_all_in(op) ? op->n : has_in(op)); b++) {
         const int from = has_all_in(op) ? b : op->root, length = length_of(op, from, op->me);
         for (int i = 0; i < LONG; i++)
             bad += op->host_in[b * LONG + i] != (i < length ? number_of(op, from, op->me, i) : -1);
@@ -154,6 +176,22 @@ static int begin_alltoallw(op_t *op, void *out, void *in, bool blocks)
     return code;
 }
 
+static int begin_reduction(op_t *op, void *out, void *in)
+{
+    int counts[RANKS_MAX];
+    const bool in_place = op->in_place && (op->call != REDUCE || op->me == op->root);
+    void *const from = in_place ? MPI_IN_PLACE : out;
+    for (int i = 0; i < op->n; i++)
+        counts[i] = LONG;
+    switch (op->call) {
+    case BCAST: return MPI_Ibcast(op->me == op->root ? out : in, LONG, MPI_INT, op->root, op->comm, &op->request);
+    case ALLREDUCE: return MPI_Iallreduce(from, in, LONG, MPI_INT, MPI_SUM, op->comm, &op->request);
+    case REDUCE: return MPI_Ireduce(from, in, LONG, MPI_INT, MPI_SUM, op->root, op->comm, &op->request);
+    case REDUCE_SCATTER: return MPI_Ireduce_scatter(from, in, counts, MPI_INT, MPI_SUM, op->comm, &op->request);
+    default: return MPI_Ireduce_scatter_block(from, in, LONG, MPI_INT, MPI_SUM, op->comm, &op->request);
+    }
+}
+
 static int begin_op(op_t *op)
 {
     int out_counts[RANKS_MAX], in_counts[RANKS_MAX], at[RANKS_MAX];
@@ -178,9 +216,10 @@ static int begin_op(op_t *op)
     case GATHER: return MPI_Igather(from, LONG, MPI_INT, in, LONG, MPI_INT, op->root, op->comm, &op->request);
     case GATHERV:
         return MPI_Igatherv(from, own, MPI_INT, in, in_counts, at, MPI_INT, op->root, op->comm, &op->request);
-    case SCATTER: return MPI_Iscatter(out, LONG, MPI_INT, to, LONG, MPI_INT, op->root, op->comm, &op->request);
-    default:
+    case SCATTERV:
         return MPI_Iscatterv(out, out_counts, at, MPI_INT, to, mine, MPI_INT, op->root, op->comm, &op->request);
+    case SCATTER: return MPI_Iscatter(out, LONG, MPI_INT, to, LONG, MPI_INT, op->root, op->comm, &op->request);
+    default: return begin_reduction(op, out, in);
     }
 }
 
@@ -191,7 +230,7 @@ static void draw_op(op_t *op, MPI_Comm comm, int mark)
     op->call = (call_t)pick(CALLS);
     op->comm = comm;
     op->mark = mark;
-    op->in_place = pick(3) == 0 && op->call >= ALLGATHER;
+    op->in_place = pick(3) == 0 && op->call >= ALLGATHER && op->call != BCAST;
     op->on_host = where >> the.rank & 1;
     MPI_Comm_size(comm, &op->n);
     MPI_Comm_rank(comm, &op->me);

@@ -238,6 +238,7 @@ subroutine collectives()
     implicit none
     INCLUDE_OF
     REQUEST_OF :: request
+    COMM_OF :: comm
     TYPE_OF :: types(8)
     integer :: ierror, counts(8), displs(8), i
     real(c_double) :: here(n), wanted(n)
@@ -251,6 +252,16 @@ subroutine collectives()
     call MPI_Wait(request, MPI_STATUS_IGNORE, ierror)
     call numbers_get(here, out_there, n)
     call check(all(here == wanted), 'iallreduce in place')
+    call MPI_Comm_dup(MPI_COMM_WORLD, comm, ierror)
+    do i = 1, 3 ! from the second on they may be messages
+        call fill(0)
+        call MPI_Iallreduce(MPI_IN_PLACE, out, n, MPI_DOUBLE_PRECISION, MPI_SUM, comm, request, ierror)
+        call MPI_Wait(request, MPI_STATUS_IGNORE, ierror)
+        call numbers_get(here, out_there, n)
+        call check(all(here == wanted), 'iallreduce')
+        call MPI_Barrier(comm, ierror)
+    end do
+    call MPI_Comm_free(comm, ierror)
     call fill(1)
     call MPI_Bcast(out, n, MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD, ierror)
     call numbers_get(here, out_there, n)

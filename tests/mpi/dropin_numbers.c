@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Program of dropin_unmodified: each reduction that MPI has for predefined types, beside MPI's own on host memory. It
- * says how many calls of each kind there were, all of which the route can take. What MPI takes is asked of it; what it
- * takes without a defined meaning is left out. Numbers are small, so that they add up alike in any order, and Open
- * MPI's sums, whose largest number is the end, are those of others.
+ * Programs of dropin_unmodified: each reduction that MPI has for predefined types, beside MPI's own on host memory, by
+ * calls that block and by calls that do not. They say how many calls of each kind there were, all of which the route
+ * can take. What MPI takes is asked of it; what it takes without a defined meaning is left out. Numbers are small, so
+ * that they add up alike in any order, and Open MPI's sums, whose largest number is the end, are those of others.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,6 +65,7 @@ enum { WHOLES = sizeof wholes / sizeof wholes[0], ROWS = WHOLES + sizeof others 
 static struct {
     uint8_t *given, *wanted, *seen; /* host */
     uint8_t *out, *in;         /* device */
+    bool begins; /* the calls are those that do not block */
     int allreduces, reduces, blocks, lists;
 } numbers;
 
@@ -149,6 +150,47 @@ static void begin_numbers(bool in_place)
     move_all(numbers.in, numbers.wanted, SELVAGE_COPY_HOST_TO_DEVICE);
 }
 
+/* --- the calls, in the form that blocks and in that which does not ------------------------------------------------ */
+
+static int end_begun(int code, MPI_Request *request)
+{
+    return code == MPI_SUCCESS ? MPI_Wait(request, MPI_STATUS_IGNORE) : code;
+}
+
+static int call_allreduce(const void *from, MPI_Datatype type, MPI_Op op)
+{
+    MPI_Request request;
+    if (!numbers.begins)
+        return MPI_Allreduce(from, numbers.in, COUNT, type, op, MPI_COMM_WORLD);
+    return end_begun(MPI_Iallreduce(from, numbers.in, COUNT, type, op, MPI_COMM_WORLD, &request), &request);
+}
+
+static int call_reduce(const void *from, MPI_Datatype type, MPI_Op op, int root)
+{
+    MPI_Request request;
+    if (!numbers.begins)
+        return MPI_Reduce(from, numbers.in, COUNT, type, op, root, MPI_COMM_WORLD);
+    return end_begun(MPI_Ireduce(from, numbers.in, COUNT, type, op, root, MPI_COMM_WORLD, &request), &request);
+}
+
+static int call_scatter_block(const void *from, int own, MPI_Datatype type, MPI_Op op)
+{
+    MPI_Request request;
+    if (!numbers.begins)
+        return MPI_Reduce_scatter_block(from, numbers.in, own, type, op, MPI_COMM_WORLD);
+    return end_begun(MPI_Ireduce_scatter_block(from, numbers.in, own, type, op, MPI_COMM_WORLD, &request), &request);
+}
+
+static int call_scatter(const void *from, const int *counts, MPI_Datatype type, MPI_Op op)
+{
+    MPI_Request request;
+    if (!numbers.begins)
+        return MPI_Reduce_scatter(from, numbers.in, counts, type, op, MPI_COMM_WORLD);
+    return end_begun(MPI_Ireduce_scatter(from, numbers.in, counts, type, op, MPI_COMM_WORLD, &request), &request);
+}
+
+/* --- beside MPI's own --------------------------------------------------------------------------------------------- */
+
 /* On both sides; MPICH 4.0 takes MPI_IN_PLACE for memory in some long reductions to one rank. */
 static void reduce_to_root(const row_t *row, MPI_Op op, bool in_place)
 {
@@ -158,8 +200,7 @@ static void reduce_to_root(const row_t *row, MPI_Op op, bool in_place)
     if (in_place)
         return;
 #endif
-    CHECK_EQ(MPI_Reduce(at_place ? MPI_IN_PLACE : (void *)numbers.out, numbers.in, COUNT, row->type, op, root,
-                        MPI_COMM_WORLD), MPI_SUCCESS);
+    CHECK_EQ(call_reduce(at_place ? MPI_IN_PLACE : (void *)numbers.out, row->type, op, root), MPI_SUCCESS);
     PMPI_Reduce(at_place ? MPI_IN_PLACE : (void *)numbers.given, numbers.wanted, COUNT, row->type, op, root,
                 MPI_COMM_WORLD);
     numbers.reduces++;
@@ -176,7 +217,7 @@ static void reduce_numbers(const row_t *row, MPI_Op op, int number, int extent, 
         counts[0] -= counts[i] = 101 + 50 * i;
     begin_numbers(in_place);
     memcpy(before, numbers.wanted, ROOM);
-    CHECK_EQ(MPI_Allreduce(from, numbers.in, COUNT, row->type, op, MPI_COMM_WORLD), MPI_SUCCESS);
+    CHECK_EQ(call_allreduce(from, row->type, op), MPI_SUCCESS);
     PMPI_Allreduce(like, numbers.wanted, COUNT, row->type, op, MPI_COMM_WORLD);
     restore_gaps(row, extent, before);
     compare_numbers(ROOM, "Allreduce", row->type, number);
@@ -185,15 +226,17 @@ static void reduce_numbers(const row_t *row, MPI_Op op, int number, int extent, 
     restore_gaps(row, extent, before);
     compare_numbers(ROOM, "Reduce", row->type, number);
     begin_numbers(in_place);
-    CHECK_EQ(MPI_Reduce_scatter_block(from, numbers.in, own, row->type, op, MPI_COMM_WORLD), MPI_SUCCESS);
+    CHECK_EQ(call_scatter_block(from, own, row->type, op), MPI_SUCCESS);
     PMPI_Reduce_scatter_block(like, numbers.wanted, own, row->type, op, MPI_COMM_WORLD);
     restore_gaps(row, extent, before);
     compare_numbers(in_place ? own * extent : ROOM, "Reduce_scatter_block", row->type, number);
     begin_numbers(in_place);
-    CHECK_EQ(MPI_Reduce_scatter(from, numbers.in, counts, row->type, op, MPI_COMM_WORLD), MPI_SUCCESS);
+    CHECK_EQ(call_scatter(from, counts, row->type, op), MPI_SUCCESS);
     PMPI_Reduce_scatter(like, numbers.wanted, counts, row->type, op, MPI_COMM_WORLD);
     restore_gaps(row, extent, before);
     compare_numbers(in_place ? counts[the.rank] * extent : ROOM, "Reduce_scatter", row->type, number);
+    if (numbers.begins)
+        MPI_Barrier(MPI_COMM_WORLD); /* calls may be messages from then on */
     numbers.allreduces++;
     numbers.blocks++;
     numbers.lists++;
@@ -251,4 +294,10 @@ void run_numbers(void)
     free(numbers.seen);
     selvage_device_free(the.device, numbers.out);
     selvage_device_free(the.device, numbers.in);
+}
+
+void run_numbers_begun(void)
+{
+    numbers.begins = true;
+    run_numbers();
 }

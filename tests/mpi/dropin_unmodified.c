@@ -23,6 +23,7 @@
  *   pinned    counts how often memory is pinned for more and more messages at once
  *   sums      reduces elements of many types
  *   numbers   reduces elements of every type by every operation
+ *   reduced   reduces and broadcasts by calls that do not block
  *   unheard   makes calls on one rank that MPI refuses there, with much in them
  *   blocks    gathers and scatters blocks of many kinds; makes such calls that MPI refuses on one rank, or that fail
  *   ending    sends and receives in MPI_Finalize, as a library that ends there
@@ -456,6 +457,14 @@ int main(int argc, char **argv)
         {"channels-freed", run_channels_freed},
         {"channels-at-finalize", run_channels_ending},
         {"channels-interleaved", run_channels_interleaved},
+        {"channels-reduced", run_reduced},
+        {"channels-reduced-apart", run_reduced_apart},
+        {"channels-reduced-after-work", run_reduced_after_work},
+        {"channels-reduced-many", run_reduced_many},
+        {"channels-reduced-refused", run_reduced_refused},
+        {"channels-reduced-at-finalize", run_reduced_ending},
+        {"channels-reduced-damaged", run_reduced_damaged},
+        {"reductions-begun-of-each-type", run_numbers_begun},
         {"neighbors-of-each-kind", run_neighbors},
         {"neighbors-and-barriers", run_neighbors_and_barriers},
         {"neighbors-apart", run_neighbors_apart},

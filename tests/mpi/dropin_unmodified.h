@@ -90,6 +90,16 @@ void run_given_back(void);
 
 /* dropin_numbers.c */
 void run_numbers(void);
+void run_numbers_begun(void);
+
+/* dropin_reduced.c */
+void run_reduced(void);
+void run_reduced_refused(void);
+void run_reduced_apart(void);
+void run_reduced_after_work(void);
+void run_reduced_many(void);
+void run_reduced_ending(void);
+void run_reduced_damaged(void);
 
 /* dropin_sums.c */
 void run_sums(void);

@@ -35,7 +35,8 @@ stages() {
 
 neighbors='Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw
     Ineighbor_allgather Ineighbor_allgatherv Ineighbor_alltoall Ineighbor_alltoallv Ineighbor_alltoallw'
-others='Ialltoall Ialltoallv Ialltoallw Iallgather Iallgatherv Igather Igatherv Iscatter Iscatterv'
+others='Ialltoall Ialltoallv Ialltoallw Iallgather Iallgatherv Igather Igatherv Iscatter Iscatterv Ibcast'
+reductions='Iallreduce Ireduce Ireduce_scatter Ireduce_scatter_block'
 for mode in $modes $off; do
     # In a ring of two the same rank is on both sides.
     for n in 2 "$ranks"; do
@@ -56,17 +57,18 @@ for mode in $modes $off; do
     program "$ranks" calls-that-do-not-block ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
         SELVAGE_DROPIN_FAST_BYTES=1024
     # shellcheck disable=SC2086 # several arguments
-    takes "$mode" 1 Alltoallw $others
+    takes "$mode" 1 Alltoallw $others $reductions
     # With no other calls on a communicator its ranks never agree, and these are staged.
     program "$ranks" calls-that-do-not-block-alone ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
         SELVAGE_DROPIN_FAST_BYTES=1024
     # shellcheck disable=SC2086 # several arguments
-    stages $others
+    stages $others $reductions
     program "$ranks" refused-neighbors-on-rank-0 ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
         SELVAGE_DROPIN_FAST_BYTES=1024
     takes "$mode" 10 Neighbor_alltoallw Ineighbor_alltoallw
     for what in channels-and-a-rank-ahead channels-and-a-refused-call channels-freed channels-at-finalize \
-        channels-interleaved; do
+        channels-interleaved channels-reduced channels-reduced-refused channels-reduced-at-finalize \
+        channels-reduced-apart channels-reduced-after-work channels-reduced-many reductions-begun-of-each-type; do
         # Open MPI's own call is wrong there.
         [ "$what" != channels-interleaved ] || { [ "$fast" = yes ] && [ "$mode" != off ]; } || continue
         program "$ranks" "$what" ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024
@@ -74,6 +76,13 @@ for mode in $modes $off; do
         channels-freed) takes "$mode" 20 Ialltoall ;;
         channels-interleaved) takes "$mode" 4 Ialltoall ;;
         channels-and-a-refused-call) takes "$mode" 2 Neighbor_alltoallv ;;
+        channels-reduced) takes "$mode" 40 Iallreduce ;;
+        channels-reduced-apart) takes "$mode" 5 Iallreduce Ireduce_scatter_block Ibcast ;;
+        channels-reduced-after-work) takes "$mode" 4 Iallreduce ;;
+        channels-reduced-many) takes "$mode" 50 Iallreduce ;;
+        channels-reduced-refused) takes "$mode" 5 Iallreduce ;;
+        channels-reduced-at-finalize) takes "$mode" 1 Iallreduce Ibcast ;;
+        reductions-begun-of-each-type) takes "$mode" 100 Iallreduce Ireduce Ireduce_scatter Ireduce_scatter_block ;;
         esac
     done
 done
@@ -102,17 +111,20 @@ stages $neighbors
 program "$ranks" calls-that-do-not-block ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_PAIRS=off \
     SELVAGE_DROPIN_FAST_BYTES=1024
 # shellcheck disable=SC2086 # several arguments
-stages Alltoallw $others
+stages Alltoallw $others $reductions
 # Slots that are too short or too few, memory that is not pinned, and nodes of two ranks each.
 program "$ranks" neighbors-of-each-kind ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_MESSAGE_BUFFER_BYTES=0 \
     SELVAGE_DROPIN_SLOT_BYTES=4K
-program "$ranks" calls-that-do-not-block ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_DROPIN_POOL_BYTES=0
+for what in calls-that-do-not-block channels-reduced-many; do
+    program "$ranks" "$what" ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_DROPIN_POOL_BYTES=0
+done
 if [ "$SELVAGE_DEVICE" = soft ]; then
     for mode in $modes; do
         program 4 neighbors-of-each-kind ' 0 failed' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024 \
             SELVAGE_RANKS_PER_NODE=2
         program 4 calls-that-do-not-block ' 0 failed' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024 \
             SELVAGE_RANKS_PER_NODE=2
+        program 5 channels-reduced ' 0 failed' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024
     done
 fi
 # Messages that come damaged are mended, or the call fails that completes theirs.
@@ -120,10 +132,15 @@ if [ "$fast" = yes ]; then
     for mode in $modes; do
         program 2 damaged-neighbors ' 0 were not$' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=96 \
             SELVAGE_FAULT=flip=1,seed=3 SELVAGE_RETRY_MAX=50
+        program 2 channels-reduced-damaged ' 0 were not$' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024 \
+            SELVAGE_FAULT=flip=1,seed=3 SELVAGE_RETRY_MAX=50
         [ "$mode" = on ] || continue # else copies that nobody asks for twice are few
         for packet in 4 9; do # of a call that blocks, and of one that does not
             program 2 damaged-neighbors '^rank 0: 1 of 12 calls failed' SELVAGE_DROPIN_FAST=on \
                 SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_FAULT=flip=1,only="$packet",attempts=255 SELVAGE_RETRY_MAX=1
+            # What a rank has not got as it was sent, it does not reduce.
+            program 2 channels-reduced-damaged '^rank 0: 1 of 8 calls failed' SELVAGE_DROPIN_FAST=on \
+                SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_FAULT=flip=1,only="$packet",attempts=255 SELVAGE_RETRY_MAX=1
         done
     done
 fi
