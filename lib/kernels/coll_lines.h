@@ -170,7 +170,7 @@ template <typename PROTO> SV_DEV_FN uint64_t sv_coll_unit_of(uint64_t offset)
     return PROTO::units(offset / 8);
 }
 
-/* Word 0 to WORDS-1 of unit u from source k. False: they did not come, and the error is recorded. */
+/* Word 0 to WORDS-1 of unit u from source k. False: they did not come, and the fault is kept. */
 template <typename PROTO>
 SV_DEV_FN bool sv_coll_unit_take(const sv_coll_at_t &c, unsigned k, uint64_t u, uint64_t *word)
 {
@@ -341,7 +341,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_blame(const sv_coll_at_t &c, ui
 /*
  * Compares the sum of what was taken from all slots, as it was used, with the sum that their senders say. It is one sum
  * for all, because a lane has no room for one per rank. Each sender's is taken by another lane. All lanes call. False,
- * for all lanes: it is not verified, and the error is recorded.
+ * for all lanes: it is not verified, and the fault is kept.
  */
 template <typename PROTO> SV_DEV_FN bool sv_coll_verify_lines(const sv_coll_at_t &c, uint64_t sum)
 {
