@@ -122,6 +122,20 @@ static selvage_status_t run_batch(job_t *job, int batch)
     return status;
 }
 
+/*
+ * All go on, or none. Where one has failed, another may have all the results of its batch: it goes on without the others
+ * until its own calls fail, which they must.
+ */
+static void agree_on_next(bool succeeded, int *go, bool *together)
+{
+    const int mine[2] = {*go, succeeded};
+    int least[2];
+    MPI_Allreduce(mine, least, 2, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    *together = least[1];
+    if (*together)
+        *go = least[0];
+}
+
 int main(int argc, char **argv)
 {
     int threads, go = 1;
@@ -135,11 +149,12 @@ int main(int argc, char **argv)
     selvage_status_t status = SELVAGE_SUCCESS;
     if (job.rank == job.absent) /* longer than the deadline of the others */
         sleep(4);
+    bool together = job.absent < 0;
     for (int batch = 0; go && status == SELVAGE_SUCCESS; batch++) {
         status = run_batch(&job, batch);
         go = MPI_Wtime() - begin < job.seconds;
-        if (status == SELVAGE_SUCCESS && job.absent < 0)
-            MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (together)
+            agree_on_next(status == SELVAGE_SUCCESS, &go, &together);
     }
     printf("rank %d: %s after %.1f s, %ld calls, %ld wrong, %.1f us in a call: %s\n", job.rank,
            selvage_status_name(status), MPI_Wtime() - begin, job.calls, job.wrong, job.host_us / (double)job.calls,
