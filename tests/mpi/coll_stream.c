@@ -123,8 +123,8 @@ static selvage_status_t run_batch(job_t *job, int batch)
 }
 
 /*
- * All go on, or none. Where one has failed, another may have all the results of its batch: it goes on without the others
- * until its own calls fail, which they must.
+ * All go on, or none. Where one has failed, another may have all the results of its batch: it goes on without the
+ * others until its own calls fail, which they must.
  */
 static void agree_on_next(bool succeeded, int *go, bool *together)
 {
