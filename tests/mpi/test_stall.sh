@@ -115,7 +115,7 @@ for route in $routes; do
     # to tell than that of their own deadline, which is the one to look at: then once more.
     for _ in 1 2 3 4 5; do
         rm -f "$work"/flight*
-        SELVAGE_FLIGHT_FILE=$work/flight SELVAGE_FAULT=never=3,rank=1 SELVAGE_TIMEOUT_S=2 \
+        SELVAGE_FLIGHT_FILE=$work/flight SELVAGE_FAULT=never=3,rank=1 SELVAGE_TIMEOUT_S=5 \
             drive 3 0 --route $route --packets 2 --expect error
         for rank in 0 2; do
             grep -q "^rank $rank: wait of .*: SELVAGE_ERR_TIMEOUT: .*; [24] of 4 receives" "$work/out" || continue 2
@@ -128,7 +128,7 @@ for route in $routes; do
     has "receive [0-9]+ \(tag 10[01], 600 bytes\) from rank 1, route $route, .*: phase 3, waits for its arrival for" \
         err "report, $route"
     has "waits for its arrival for [0-9.]+ s; rank 1 $when [0-9.]+ s ago" err "report, $route"
-    has 'ERR_TIMEOUT: epoch 3 of exchange [0-9a-f]+ made no progress for 2 s; [24] of 4 receives' out "text, $route"
+    has 'ERR_TIMEOUT: epoch 3 of exchange [0-9a-f]+ made no progress for 5 s; [24] of 4 receives' out "text, $route"
     grep -q 'flight recorder, rank 0, SELVAGE_ERR' "$work/flight.0" || fail "no recorder after the deadline: $route"
 done
 
