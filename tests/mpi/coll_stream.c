@@ -4,8 +4,9 @@
  * is written by work on the stream before it, and its result is taken by work after it. With a progress thread the
  * calls only enqueue, also between nodes. Run by tests/mpi/test_coll_stream.sh.
  *
- * Usage: coll_stream SECONDS [ABSENT]: for so long; rank ABSENT makes no call until the others have failed. Each rank
- * says its pid once it is in the loop, and at last what came of it. Exit status 0 unless a result was wrong.
+ * Usage: coll_stream SECONDS [ABSENT [AWAY_S]]: for so long, or until an error; rank ABSENT makes no call for AWAY_S,
+ * which is longer than the deadline of the others. Each rank says its pid once it is in the loop, and at last what came
+ * of it. Exit status 0 unless a result was wrong.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -124,7 +125,7 @@ static selvage_status_t run_batch(job_t *job, int batch)
 
 /*
  * All go on, or none. Where one has failed, another may have all the results of its batch: it goes on without the
- * others until its own calls fail, which they must.
+ * others until its own calls fail, which they must, however late it is.
  */
 static void agree_on_next(bool succeeded, int *go, bool *together)
 {
@@ -132,8 +133,7 @@ static void agree_on_next(bool succeeded, int *go, bool *together)
     int least[2];
     MPI_Allreduce(mine, least, 2, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     *together = least[1];
-    if (*together)
-        *go = least[0];
+    *go = *together ? least[0] : 1;
 }
 
 int main(int argc, char **argv)
@@ -147,8 +147,8 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     const double begin = MPI_Wtime();
     selvage_status_t status = SELVAGE_SUCCESS;
-    if (job.rank == job.absent) /* longer than the deadline of the others */
-        sleep(4);
+    if (job.rank == job.absent)
+        sleep(argc > 3 ? (unsigned)atoi(argv[3]) : 4);
     bool together = job.absent < 0;
     for (int batch = 0; go && status == SELVAGE_SUCCESS; batch++) {
         status = run_batch(&job, batch);

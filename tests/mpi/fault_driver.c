@@ -24,7 +24,7 @@
 
 enum { SIZES_MAX = 8, PACKETS_MAX = 1024, CHUNK_BYTES = 1 << 20, CLEAN_EPOCHS = 2 };
 enum { ELEMENT_BITS = 30, EPOCH_BITS = 14, PACKET_BITS = 10 };
-enum { LATE_S = 10 }; /* how long a rank with --never-... is away; the deadline of the others must be shorter */
+enum { OVER_TAG = 77 };
 
 typedef enum expectation { EXPECT_RETRY, EXPECT_WRONG, EXPECT_REPORT, EXPECT_ERROR } expectation_t;
 
@@ -297,13 +297,33 @@ static int failed(run_t *run, const char *what, selvage_status_t status)
     return 1;
 }
 
+/* A rank with --never-... is away until all others have given up, who say so. It looks at MPI, and calls no Selvage. */
+static void await_others(const run_t *run)
+{
+    for (int rank = 0, there = 0, word; rank < run->size; rank++, there = 0) {
+        while (rank != run->rank && !there) {
+            usleep(2000);
+            MPI_Iprobe(rank, OVER_TAG, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+        }
+        if (there)
+            MPI_Recv(&word, 1, MPI_INT, rank, OVER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+static void tell_who_is_away(const run_t *run)
+{
+    const int word = 1, away = run->options->never_commit >= 0 ? run->options->never_commit : run->options->never_wait;
+    if (away >= 0 && away != run->rank)
+        MPI_Send(&word, 1, MPI_INT, away, OVER_TAG, MPI_COMM_WORLD);
+}
+
 static int one_epoch(run_t *run, uint64_t epoch)
 {
     store_pattern(run, epoch);
     if (failed(run, "start", selvage_exchange_start(run->ex, run->stream)))
         return 0;
-    if (run->options->never_wait == run->rank)
-        sleep(LATE_S);
+    if (run->options->never_wait == run->rank && epoch == 1) /* what had come already may complete that one */
+        await_others(run);
     double begin_s = now_s();
     selvage_status_t status = selvage_exchange_wait(run->ex, run->stream);
     double took_s = now_s() - begin_s;
@@ -334,7 +354,7 @@ static void take_counts(run_t *run)
 static void run_epochs(run_t *run)
 {
     if (run->options->never_commit == run->rank) {
-        sleep(LATE_S);
+        await_others(run);
         run->count[ERRORS]++;
         return;
     }
@@ -416,6 +436,7 @@ static int run_kind(const options_t *o, const char *kind, uint64_t *totals)
     }
     set_up(&run, o);
     run_epochs(&run);
+    tell_who_is_away(&run);
     take_counts(&run);
     tear_down(&run);
     MPI_Allreduce(run.count, sum, COUNTS, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);

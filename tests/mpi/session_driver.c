@@ -194,7 +194,7 @@ int main(int argc, char **argv)
 {
     driver_t d = {.scene = {.seed = 1, .per_pair = 2, .bytes_max = 3000, .steps = 12, .epochs_max = 9,
                             .checksum = SELVAGE_CHECKSUM_RETRY},
-                  .rank = {.barrier = meet_all}};
+                  .rank = {.barrier = meet_all, .meet_idle = meet_all}};
     setenv("SELVAGE_KERNEL_PEER_MAX_BYTES", "16M", 0); /* else the software device refuses long packets */
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &d.rank.rank);

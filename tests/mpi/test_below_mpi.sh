@@ -81,7 +81,7 @@ for route in staged peer shared; do
     sweep exchange $route $begins,control.verdict,data $damage,$others 3
 done
 # A lost verdict is asked for before a deadline that is shorter than the time to ask for a packet, too.
-sweep exchange staged control.verdict drop 1 SELVAGE_RETRY_TIMEOUT_MS=5000
+sweep exchange staged control.verdict drop 1 SELVAGE_TIMEOUT_S=12 SELVAGE_RETRY_TIMEOUT_MS=15000
 if ! grep -q ': control.verdict: drop: .*recovered [1-9].*ended with an error 0' "$work/out"; then
     echo "FAIL: a lost verdict was not asked for in time"
     failed=$((failed + 1))

@@ -42,7 +42,7 @@ for route in peer shared staged $(direct_here); do
     quiet "thread, $route"
 done
 for route in peer staged; do
-    SELVAGE_TIMEOUT_S=1 drive multiple $route 'rank 0: wait: SELVAGE_ERR_TIMEOUT' 'rank 1: wait: SELVAGE_ERR_'
+    SELVAGE_TIMEOUT_S=5 drive multiple $route 'rank 0: wait: SELVAGE_ERR_TIMEOUT' 'rank 1: wait: SELVAGE_ERR_'
 done
 SELVAGE_PROGRESS=thread drive plain staged \
     'rank 0: comm_create: SELVAGE_ERR_UNSUPPORTED: SELVAGE_PROGRESS is thread, .*MPI_THREAD_MULTIPLE' \

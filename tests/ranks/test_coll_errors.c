@@ -312,6 +312,7 @@ static void run_abort_idle(local_rank_t *self)
 {
     rank_state_t state;
     if (open_rank(self, &state)) {
+        local_ranks_deadline(self, state.coll, 2);
         if (self->rank == self->size - 1)
             selvage_coll_abort(state.coll);
         else
@@ -587,14 +588,13 @@ int main(void)
     }
     run(3, run_abort, NULL, "TIMEOUT_S=20");
     run(3, run_abort_midway, NULL, "TIMEOUT_S=20 COLL_ALGO=direct COLL_CHANNELS_MAX=1 COLL_PUSH_MIN=1");
-    run(3, run_abort_idle, NULL, "TIMEOUT_S=2");
+    run(3, run_abort_idle, NULL, "TIMEOUT_S=60");
     test_damage();
-    run(1, run_refused, NULL, "");
-    run(3, run_refused, NULL, "");
-    run(2, run_small_arena, &(bool){false}, "");
-    run(2, run_small_arena, &(bool){true}, "");
-    run(1, run_destroy, NULL, "");
-    run(4, run_destroy, NULL, "");
+    for (int i = 0; i < 2; i++) {
+        run(1 + 2 * i, run_refused, NULL, "");
+        run(2, run_small_arena, &(bool){i == 1}, "");
+        run(1 + 3 * i, run_destroy, NULL, "");
+    }
     run(3, run_leftover, NULL, "TIMEOUT_S=20");
     return check_report("test_coll_errors");
 }

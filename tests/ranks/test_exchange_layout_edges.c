@@ -4,6 +4,7 @@
  * the stream that waits, packets that store beside those that add, destroying what kernels still read, and exact
  * streams whose pieces begin anywhere.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -323,17 +324,24 @@ static void wait_elsewhere(local_rank_t *self)
     close_ring(&ring);
 }
 
+/* Of who is to give up: between two of its calls a thread may stand still for seconds on a crowded machine. */
+enum { SOON_S = 5, LATE_S = 60 };
+
+static _Atomic bool went_on;
+
 /* The stream goes on at the deadline, without the data: then nothing is unpacked, and the next call says so. */
 static void hold_too_long(local_rank_t *self)
 {
     ring_t ring;
     selvage_status_t status;
     open_ring(&ring, self, 1, 0, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_ADD_INT64);
-    if (self->rank == 1)
-        usleep(3000000);
+    local_ranks_deadline(self, NULL, self->rank == 0 ? SOON_S : LATE_S);
+    while (self->rank == 1 && !atomic_load(&went_on))
+        usleep(1000);
     CHECK_STATUS(selvage_exchange_start(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_exchange_enqueue_wait(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_stream_synchronize(self->dev, ring.stream[0]), SELVAGE_SUCCESS);
+    atomic_store(&went_on, true);
     while (sv_exchange_state(ring.ex) == SV_EXCHANGE_RUNNING) /* until the neighbour has come after all */
         usleep(1000);
     status = selvage_exchange_test(ring.ex, ring.stream[0]);
@@ -350,12 +358,13 @@ static void hold_for_nothing(local_rank_t *self)
 {
     ring_t ring;
     open_ring(&ring, self, 1, 0, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_STORE);
+    local_ranks_deadline(self, NULL, SOON_S);
     if (self->rank == 0) {
-        uint64_t begin_ns = sv_clock_ns();
+        const uint64_t begin_ns = sv_clock_ns();
         CHECK_STATUS(selvage_exchange_start(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_exchange_enqueue_wait(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_exchange_start(ring.ex, ring.stream[0]), SELVAGE_ERR_TIMEOUT);
-        CHECK((double)(sv_clock_ns() - begin_ns) < 20e9);
+        CHECK((double)(sv_clock_ns() - begin_ns) < 40e9);
     }
     local_ranks_barrier(self);
     close_ring(&ring);
@@ -450,7 +459,7 @@ int main(void)
     cells = SMALL;
     play("KERNEL_COPY_MAX_BYTES=0", 1, store_and_add, SELVAGE_ROUTE_STAGED, SV_LAYOUT_ADD_INT64, false);
     play("KERNEL_COPY_MAX_BYTES=0 TIMEOUT_S=5", 2, destroy_packing, SELVAGE_ROUTE_STAGED, SV_LAYOUT_STORE, true);
-    play("PROGRESS=thread TIMEOUT_S=1.5", 2, hold_too_long, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_ADD_INT64, true);
-    play("PROGRESS=thread TIMEOUT_S=1.5", 2, hold_for_nothing, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_STORE, true);
+    play("PROGRESS=thread TIMEOUT_S=60", 2, hold_too_long, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_ADD_INT64, true);
+    play("PROGRESS=thread TIMEOUT_S=60", 2, hold_for_nothing, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_STORE, true);
     return check_report("test_exchange_layout_edges");
 }

@@ -63,7 +63,7 @@ static void run_pair(local_rank_t *self)
 
 static void test_pair(void)
 {
-    local_ranks_env("TIMEOUT_S=4 EARLY_WAIT_US=200");
+    local_ranks_env("TIMEOUT_S=20 EARLY_WAIT_US=200");
     make_plan(true, 1000);
     local_ranks_run(&(local_run_t){.size = 2, .body = run_pair});
 }
@@ -113,7 +113,7 @@ static void run_behind(local_rank_t *self)
 
 static void test_behind(void)
 {
-    local_ranks_env("TIMEOUT_S=4 EARLY_WAIT_US=200");
+    local_ranks_env("TIMEOUT_S=20 EARLY_WAIT_US=200");
     make_plan(true, 1000);
     for (int i = 0; i < 2; i++) {
         atomic_store(&returned, false);
@@ -123,13 +123,15 @@ static void test_behind(void)
 
 /* --- an epoch that is given up ------------------------------------------------------------------------------------ */
 
-static _Atomic bool passed;
+static _Atomic bool given_up, passed;
 
-/* The caller's stream is busy for longer than the epoch may take. */
+/* The caller's stream is busy until the epoch has been given up, and for a while after that. */
 static void be_busy(const void *arg, unsigned block, unsigned nblocks)
 {
     (void)arg, (void)block, (void)nblocks;
-    usleep(2500000);
+    for (int i = 0; i < 30000 && !atomic_load(&given_up); i++)
+        usleep(1000);
+    usleep(500000);
     atomic_store(&passed, true);
 }
 
@@ -143,6 +145,7 @@ static void run_abandoned(local_rank_t *self)
         CHECK_STATUS(fixture_start(&fixture, stream), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_exchange_wait(fixture.ex, stream), SELVAGE_SUCCESS);
     }
+    local_ranks_deadline(self, NULL, 1);
     if (self->rank == 1) {
         CHECK_STATUS(selvage_device_launch_soft(self->dev, be_busy, "", 1, 1, stream), SELVAGE_SUCCESS);
         fixture.ex->enqueued.waited_immediately = true;
@@ -151,6 +154,7 @@ static void run_abandoned(local_rank_t *self)
         CHECK(!atomic_load(&passed));
         CHECK(fixture.ex->recvs[0].prelaunched_epoch == fixture.ex->epoch); /* the pull is there, after the caller's
                                                                                work */
+        atomic_store(&given_up, true);
     }
     while (self->rank == 0 && !atomic_load(&passed)) { /* the end of both needs both */
         CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
@@ -163,8 +167,9 @@ static void run_abandoned(local_rank_t *self)
 
 static void test_abandoned(void)
 {
-    local_ranks_env("TIMEOUT_S=1 EARLY_WAIT_US=200");
+    local_ranks_env("TIMEOUT_S=60 EARLY_WAIT_US=200");
     make_plan(false, 1000);
+    atomic_store(&given_up, false);
     atomic_store(&passed, false);
     local_ranks_run(&(local_run_t){.size = 2, .body = run_abandoned, .log_expected = true});
 }

@@ -12,7 +12,7 @@
 #include "grid/grid_blocks.h"
 #include "fixtures/local_ranks.h"
 
-enum { RANKS = 4 };
+enum { RANKS = 4, SOON_S = 1 }; /* a deadline that is to pass */
 
 /* The detail of the last error must contain the text. */
 #define CHECK_DETAIL(text) check_detail((text), __LINE__)
@@ -224,6 +224,7 @@ static void fill_older(local_rank_t *self)
 /* Rank 1 does not come. The others say whom they waited for, and the communicator is of no more use. */
 static void miss_one(local_rank_t *self)
 {
+    local_ranks_deadline(self, NULL, SOON_S);
     if (self->rank != 1) {
         CHECK_STATUS(create(self, &good), SELVAGE_ERR_TIMEOUT);
         CHECK_STATUS(create(self, &good), SELVAGE_ERR_TIMEOUT);
@@ -248,6 +249,8 @@ static void fail_call(local_rank_t *self)
     if (strncmp(spec, "wire", 4) == 0)
         CHECK_STATUS(sv_wire_fault_wrap(&self->comm->wire), SELVAGE_SUCCESS);
     CHECK_STATUS(sv_fault_parse(spec, self->rank, fault), SELVAGE_SUCCESS);
+    if (strncmp(spec, "wire", 4) == 0) /* whoever waits for what was lost waits until then */
+        local_ranks_deadline(self, NULL, SOON_S);
     self->comm->binding.fault = fault;
     selvage_status_t status = create(self, &params);
     self->comm->binding.fault = NULL;
@@ -297,7 +300,7 @@ int main(void)
     CHECK(allocations >= 20 && allocations < 28); /* the grid 1, dimensions 4, ranks and maps 7, placement 8 */
     local_ranks_mode("PROGRESS=thread");
     run_all();
-    local_ranks_mode("TIMEOUT_S=1");
+    local_ranks_mode("TIMEOUT_S=60");
     CHECK(fail_in_turn("wire", 30, 3) >= 10);
     local_ranks_run(&(local_run_t){.size = RANKS, .ranks_per_node = 1, .log_expected = true, .body = miss_one});
     return check_report("test_grid_errors");

@@ -342,6 +342,7 @@ static void deadline(local_rank_t *self)
     const message_shape_t shape = {.bytes = 10, .stream = SELVAGE_MESSAGE_NO_STREAM};
     message_end_t end;
     message_end_open(&end, self, &shape);
+    local_ranks_deadline(self, NULL, 1.5);
     message_end_recv(&end, &shape, SV_MESSAGE_ANY, 3);
     CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
     CHECK(end.request != NULL);
@@ -569,7 +570,7 @@ int main(void)
     }
     run(forgetting, 2, 0, true);
     CHECK(local_ranks_any_logged("1 requests of messages were not completed"));
-    local_ranks_env("TIMEOUT_S=1.5");
+    local_ranks_env("TIMEOUT_S=60");
     run(deadline, 2, 0, true);
     local_ranks_env("SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=4096 FAULT=flip=1,rank=0");
     run(damaged, 2, 1, true);

@@ -15,7 +15,7 @@
 #include "message/message_get.h"
 #include "message/message_shm.h"
 
-enum { LENT_BYTES = (1 << 20) + 40, MANY = 6, SLEEP_US = 200 };
+enum { LENT_BYTES = (1 << 20) + 40, MANY = 6, SLEEP_US = 200, SOON_S = 1 };
 
 static _Atomic int sent, received;
 static const message_shape_t lent = {.bytes = LENT_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
@@ -244,7 +244,7 @@ static void give_lent_up(local_rank_t *self)
     } else {
         engine_of_lend(self)->peers[0]->no_get = true;
     }
-    local_ranks_barrier(self);
+    local_ranks_deadline(self, NULL, SOON_S);
     if (self->rank == 1) {
         message_end_recv(&end, &lent, 0, 3);
         CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
@@ -458,7 +458,7 @@ static void lend_with_fault(local_rank_t *self)
     message_end_open(&end, self, &lent);
     if (self->rank == 0)
         atomic_store(&sent, 0);
-    local_ranks_barrier(self);
+    local_ranks_deadline(self, NULL, SOON_S);
     if (self->rank == fault->rank) {
         sv_thread_binding()->fault = &self->comm->fault; /* as the public calls do */
         atomic_store(left, fault->nth);
@@ -552,7 +552,7 @@ int main(void)
     run_lend(USUAL, lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL " SOFT_BLOCKS=4", lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL " CHECKSUM=report", lend_to_stalled, (lend_case_t){0}, true);
-    run_lend(USUAL " TIMEOUT_S=1", give_lent_up, (lend_case_t){0}, true);
+    run_lend(USUAL " TIMEOUT_S=60", give_lent_up, (lend_case_t){0}, true);
     run_lend(USUAL, lend_out_of_reach, (lend_case_t){0}, false);
     run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M", lend_out_of_reach, (lend_case_t){0}, false);
     run_lend(USUAL, lend_unexported, (lend_case_t){0}, false);
@@ -565,8 +565,8 @@ int main(void)
     run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M FAULT=flip=1,rank=0,only=3", lend_to_sleeper, (lend_case_t){0, true},
              true);
     for (int late = 0; late < 2; late++) {
-        sweep_lend_faults(USUAL " SOFT_BLOCKS=4 TIMEOUT_S=1 FAULT=device=1000000", late); /* by engine and kernel */
-        sweep_lend_faults(USUAL " TIMEOUT_S=1 MESSAGE_BUFFER_BYTES=1M FAULT=device=1000000", late);
+        sweep_lend_faults(USUAL " SOFT_BLOCKS=4 TIMEOUT_S=60 FAULT=device=1000000", late); /* by engine and kernel */
+        sweep_lend_faults(USUAL " TIMEOUT_S=60 MESSAGE_BUFFER_BYTES=1M FAULT=device=1000000", late);
     }
     return check_report("test_message_lend");
 }

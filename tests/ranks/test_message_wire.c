@@ -264,6 +264,7 @@ static void silence(local_rank_t *self)
     const uint64_t began_ns = sv_clock_ns();
     wire->mute = self->rank == 0;
     message_end_open(&end, self, &shape);
+    local_ranks_deadline(self, NULL, 2);
     if (self->rank == 0)
         message_end_issend(&end, &shape, 1, TAG, 1);
     else
@@ -293,7 +294,7 @@ int main(void)
         run(arrive, &(bad_case_t){1u << i, 10 * HARMS, ROUNDS});
     run(arrive, &(bad_case_t){all, 50, ROUNDS});
     run(arrive, &(bad_case_t){1u << DROP | 1u << FLIP, 300, ROUNDS / 4});
-    local_ranks_env("SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=400 TIMEOUT_S=2");
+    local_ranks_env("SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=400 TIMEOUT_S=60");
     run(silence, NULL);
     return check_report("test_message_wire");
 }

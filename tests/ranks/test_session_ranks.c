@@ -27,9 +27,19 @@ static void meet(void *arg)
     local_ranks_barrier(arg);
 }
 
+static _Atomic int met; /* in the run */
+
+static void meet_idle(void *arg)
+{
+    const local_rank_t *self = arg;
+    unsigned turns = 0;
+    for (const int wanted = (met++ / self->size + 1) * self->size; met < wanted;)
+        check_wait_turn(&turns);
+}
+
 static session_rank_t rank_of(local_rank_t *self)
 {
-    return (session_rank_t){self->rank, self->size, self->comm, self->dev, meet, self};
+    return (session_rank_t){self->rank, self->size, self->comm, self->dev, meet, meet_idle, self};
 }
 
 static void body_play(local_rank_t *self)
@@ -137,6 +147,7 @@ static void test_failures(void)
     for (int i = 0; i < SESSION_FAILURES; i++) {
         const long failed = atomic_load(&check_failed_);
         failure = &session_failures[i];
+        met = 0;
         local_ranks_env("");
         local_ranks_run(&(local_run_t){.size = 2, .body = body_fail, .timeout_s = timeout_of, .log_expected = true});
         if (atomic_load(&check_failed_) != failed)

@@ -22,7 +22,7 @@ static void check_sleep(void)
     begin = sv_clock_ns();
     sv_clock_sleep_until_ns(begin - 1000000000);
     sv_clock_sleep_until_ns(0);
-    CHECK(sv_clock_ns() - begin < UINT64_C(5000000000));
+    CHECK(sv_clock_ns() - begin < UINT64_C(30000000000));
 }
 
 static uint64_t time_calls_ns(sv_backoff_t *backoff, int calls)

@@ -82,9 +82,14 @@ static void check_latency_and_unmodelled(void)
     for (int i = 0; i < 4; i++)
         SV_DEVICE_CALL(dev, copy_async, device_bytes + i, host_bytes, 1, SV_COPY_PEER, stream[i % 2]);
     CHECK(finish_ms(begin) >= 4 * 2.0 - 0.1);
-    begin = sv_clock_ns();
-    SV_DEVICE_CALL(dev, copy_async, device_bytes, device_bytes + BYTES, BYTES, SV_COPY_D2D, stream[0]);
-    CHECK(finish_ms(begin) < 1000);
+    double best = 1e9;
+    for (int attempt = 0; attempt < 5 && best >= LEG_MS; attempt++) {
+        begin = sv_clock_ns();
+        SV_DEVICE_CALL(dev, copy_async, device_bytes, device_bytes + BYTES, BYTES, SV_COPY_D2D, stream[0]);
+        const double ms = finish_ms(begin);
+        best = ms < best ? ms : best;
+    }
+    CHECK(best < LEG_MS);
 }
 
 /* Two pauses in two streams run side by side, two in one stream one after the other; none uses the processor. */
