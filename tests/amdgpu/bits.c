@@ -226,6 +226,8 @@ void bits_run_faulty(const sv_kernel_t *kernel, unsigned nranks, const void *con
     turn_to_machine();
     fault->spoil(fault->opaque);
     open_ranks(ranks, kernel, nranks, fault->args, nthreads);
+    for (unsigned r = 0; r < nranks; r++)
+        ranks[r].launch.held_turns = fault->held_turns;
     if (later.stop && pthread_create(&stopper, NULL, stop_later, &later) != 0)
         give_up("threads", "there are none");
     run_threads(ranks, nranks, run_machine_rank);
