@@ -35,8 +35,8 @@ void bits_ignore(const void *place, size_t bytes);
    False, and a failed check: memory differs. */
 bool bits_run(const sv_kernel_t *kernel, const void *arg, unsigned nblocks, unsigned nthreads, unsigned soft_blocks);
 
-/* The next bits_run() has what somebody else does meanwhile: each of its two runs, so many microseconds after its begin.
-   It must be over before the launch can be. */
+/* What somebody else does meanwhile, in each of the two runs of the next bits_run(): so many microseconds after the run
+   begins, and before it can end. */
 void bits_do_meanwhile(void (*action)(void *opaque), void *opaque, unsigned after_us);
 
 /* Launches of one block that wait for each other, a thread for each; likewise. */

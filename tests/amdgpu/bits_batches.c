@@ -2,8 +2,9 @@
 /*
  * Pushes and pulls, whole and in pieces, apart and in one launch, numbered by the host and by the device (bits.h). What
  * is pushed lies in slots, from which the next launch, or the same one, pulls. Other packets are put into their slots
- * here, with or without the word, damaged or not. Or the word comes while the launch waits, after it has read the record
- * ahead of it: then with a byte that was wrong until then, so that a kernel that has read the packet has to do it again.
+ * here, with or without the word, damaged or not. Or the word comes while the launch waits, after it has read the
+ * record ahead of it: then with a byte that was wrong until then, so that a kernel that has read the packet has to do
+ * it again.
  *
  * Launches in which something never comes end after a deadline. In these no pull waits for a push, which under load
  * might take longer than that.

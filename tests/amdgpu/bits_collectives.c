@@ -15,7 +15,8 @@
 #include "fixtures/check.h"
 #include "kernels/coll_args.h"
 
-enum { PIECES = 2, FIFO_BYTES = 1024, MOST_BYTES = 5000, SMALL_BYTES = 3000, LINE = 128, OPERATIONS = 6 };
+enum { PIECES = 2, FIFO_BYTES = 1024, LINE = 128, OPERATIONS = 6 };
+enum { MOST_BYTES = 5000, SMALL_BYTES = 3000, DIRECT_BYTES = 40000 }; /* the last so that lanes have all units */
 enum { HELD_TURNS = 100000, UNCREDITED_CASES = 6 };
 enum { NOBODY = 0xff }; /* of a PAIR */
 static const uint64_t LONG_NS = 60000000000u, SOON_NS = 20000000, STOPPED_NS = 200000000, LATER_NS = 2000000000;
@@ -46,7 +47,7 @@ typedef struct rank {
 
 typedef struct world {
     form_t form;
-    unsigned n, npieces, nthreads, offset[2];
+    unsigned n, npieces, nthreads, offset[2], most_bytes; /* that a direct call has */
     bool from_fifo;
     sv_coll_layout_t layout;
     uint64_t steps, rounds; /* that were made before */
@@ -128,7 +129,8 @@ static void choose_work(world_t *world, unsigned piece, uint64_t number)
     work->root = (uint8_t)bits_draw(world->n);
     if (work->algo == SV_COLL_DIRECT_TWO && bits_draw(2))
         work->peer = (uint8_t)bits_draw(3);
-    const uint64_t most = world->form < SMALL ? MOST_BYTES : SMALL_BYTES;
+    const bool direct = work->algo == SV_COLL_DIRECT_ONE || work->algo == SV_COLL_DIRECT_TWO;
+    const uint64_t most = direct ? world->most_bytes : world->form < SMALL ? MOST_BYTES : SMALL_BYTES;
     work->count = bits_draw(bits_draw(3) ? most / each : 20);
     if (work->call == SV_COLL_BARRIER)
         work->count = 0;
@@ -200,7 +202,7 @@ static void take_rank(world_t *world, unsigned number)
     rank_t *rank = &world->rank[number];
     rank->arena = bits_take_zero(SV_COLL_ARENA_HEAD + world->layout.channel_bytes);
     for (unsigned p = 0; p < world->npieces; p++) {
-        const size_t bytes = (size_t)world->n * MOST_BYTES + 2 * LINE;
+        const size_t bytes = (size_t)world->n * world->most_bytes + 2 * LINE;
         rank->src[p] = bits_take(bytes, 0);
         rank->dst[p] = bits_take(bytes, 0);
         fill_input(rank->src[p], bytes);
@@ -328,7 +330,7 @@ static bool is_fine_right(const world_t *world, unsigned number)
     if (rank->dev->error->kind != SV_COLL_FINE)
         return true;
     for (unsigned p = 0; p < world->npieces; p++)
-        if (memcmp(rank->dst[p], bits_wanted(rank->dst[p]), (size_t)world->n * MOST_BYTES) != 0)
+        if (memcmp(rank->dst[p], bits_wanted(rank->dst[p]), (size_t)world->n * world->most_bytes) != 0)
             return false;
     return true;
 }
@@ -449,6 +451,7 @@ static void choose_world(world_t *world)
     world->from_fifo = bits_draw(3) == 0;
     world->steps = starts[bits_draw(5)];
     world->rounds = world->steps ? world->steps + 22 : 0;
+    world->most_bytes = world->form < SMALL && bits_draw(3) == 0 ? DIRECT_BYTES : MOST_BYTES;
 }
 
 /* All that the work needs. */
