@@ -70,7 +70,8 @@ typedef struct sv_coll_block {
     uint64_t taken;                 /* that of what it has taken from all (of a message: what its sender says), */
     uint32_t given_to, lent_to;     /* and, bits, to whom the pass gives, and to whom what it gives is no result */
     uint64_t slot_in[SV_COLL_RANKS], slot_out[SV_COLL_RANKS]; /* of a call alone: the slot from each rank, and to it, */
-    uint64_t head[SV_COLL_RANKS];   /* and the credit that was there at the beginning; see coll_small.h */
+    uint64_t head[SV_COLL_RANKS];   /* the credit that was there at the beginning, */
+    uint64_t lacks[SV_COLL_RANKS / sizeof(uint64_t)]; /* and, bytes, for which ranks it is too little; coll_small.h */
     uint64_t arena;                 /* own */
     uint64_t deadline_ns;
     uint32_t n, me, channel;
@@ -365,8 +366,9 @@ SV_DEV_FN void sv_coll_tell_ended(const sv_coll_context_t &context, const sv_dev
 
 /*
  * Takes connections, counters and credit of this channel, and what waits need to know, with one look into memory. All
- * lanes call, before a barrier. Then `leaves` says whether an earlier launch has failed, or another rank tells of an
- * error, which sv_coll_settle() then records.
+ * lanes call, before a barrier. Before it no lane may wait or fail, because what that uses, `failed` above all, may not
+ * be there yet. After it `leaves` says whether an earlier launch has failed, or another rank tells of an error, which
+ * sv_coll_settle() then records.
  *
  * Gives back what earlier launches have taken, too. Kernels of one short call leave that to the next launch, because
  * the end of a kernel waits for what it has stored into other devices. Whoever waits for that credit is a call ahead,
@@ -376,11 +378,6 @@ SV_DEV_FN void sv_coll_come_in(const sv_coll_at_t &c)
 {
     sv_coll_block_t &b = c.b;
     const uint64_t channel = c.at.block * c.context.channel_bytes;
-    b.n = c.context.n; /* by all lanes alike: each may have to wait before the barrier */
-    b.me = c.context.me;
-    b.channel = c.at.block;
-    b.arena = c.context.arena;
-    b.deadline_ns = c.context.deadline_ns;
     for (unsigned r = c.at.tid; r < c.context.n; r += c.at.nthreads) {
         const uint64_t mine = c.context.mine[r] + channel;
         if (r != c.context.me)
@@ -398,6 +395,11 @@ SV_DEV_FN void sv_coll_come_in(const sv_coll_at_t &c)
     const uint32_t stopped = sv_dev_load_u32_system(c.context.stop);
     const uint64_t from_peer =
         c.context.arena ? sv_dev_load_word_system(sv_coll_pointer<const uint64_t>(c.context.arena)) : 0;
+    b.n = c.context.n;
+    b.me = c.context.me;
+    b.channel = c.at.block;
+    b.arena = c.context.arena;
+    b.deadline_ns = c.context.deadline_ns;
     b.random = c.at.block + 16 * c.context.me;
     b.blocked = 0;
     b.failed = b.fault_taken = b.leaves = stopped || from_peer;

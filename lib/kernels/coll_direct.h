@@ -193,16 +193,18 @@ SV_DEV_FN void sv_coll_direct_count(sv_coll_direct_t &d)
         d.ndst = 0;
 }
 
-/* What the pass that moves data sums; it is filled in. One lane. */
+/* What the pass that moves data sums; it is filled in. Calls that store into others' memory get here only where that is
+   seen, as sv_coll_direct_negotiate() has settled. One lane. */
 SV_DEV_FN void sv_coll_direct_pass_sums(const sv_coll_direct_t &d)
 {
     const sv_coll_at_t &c = d.c;
     const sv_coll_block_t &b = c.b;
     sv_coll_pass_t &pass = c.b.pass;
+    const bool two = SV_COLL_SEES_STORES && d.two;
     const uint32_t call = b.work.call, root = b.work.root, own = 1u << b.me, all = (1u << b.n) - 1;
     const bool reduces = SV_COLL_DIRECT_REDUCES && b.work.op;
     const uint32_t to = sv_coll_around(c, d.phase), at_root = 1u << root;
-    if (d.two && d.ndst == 0)
+    if (two && d.ndst == 0)
         return;
     if (reduces && d.ndst == 0) { /* a root reads what lies here */
         pass.src[0] = sv_coll_pointer<const uint8_t>(d.p.in_of[b.me] + d.at.begin);
@@ -216,19 +218,20 @@ SV_DEV_FN void sv_coll_direct_pass_sums(const sv_coll_direct_t &d)
     for (uint32_t r = 0; r < pass.nsrc; r++)
         pass.key_of[r] = sv_coll_direct_key(c, reduces ? r : call == SV_COLL_BROADCAST ? root : b.me, false,
                                             call == SV_COLL_REDUCE_SCATTER ? b.me : 0, d.at.begin);
-    pass.key = sv_coll_direct_key(c, b.me, d.two, call == SV_COLL_ALL_TO_ALL ? to : 0, d.at.begin);
-    if (call == SV_COLL_ALL_GATHER)
+    pass.key = sv_coll_direct_key(c, b.me, two,
+                                  SV_COLL_SEES_STORES && call == SV_COLL_ALL_TO_ALL ? to : 0, d.at.begin);
+    if (SV_COLL_SEES_STORES && call == SV_COLL_ALL_GATHER)
         sv_coll_direct_sum(c, 0, 0, true, all & ~own);
-    else if (call == SV_COLL_ALL_TO_ALL)
+    else if (SV_COLL_SEES_STORES && call == SV_COLL_ALL_TO_ALL)
         sv_coll_direct_sum(c, 0, 0, to != b.me, 1u << to);
     else if (reduces)
-        sv_coll_direct_sum(c, all & ~own, call == SV_COLL_ALL_REDUCE && !d.two ? own : 0, d.two,
+        sv_coll_direct_sum(c, all & ~own, call == SV_COLL_ALL_REDUCE && !two ? own : 0, two,
                            (call == SV_COLL_REDUCE ? at_root : all) & ~own);
     else if (b.me != root)
-        sv_coll_direct_sum(c, 1, 0, d.two, all & ~own & ~at_root);
-    else if (!d.two)
+        sv_coll_direct_sum(c, 1, 0, two, all & ~own & ~at_root);
+    else if (!two)
         sv_coll_direct_sum(c, 0, 1, false, all & ~own);
-    if (call == SV_COLL_BROADCAST && b.me == root && !d.two)
+    if (call == SV_COLL_BROADCAST && b.me == root && !two)
         pass.bytes = d.at.bytes; /* also where root keeps it in place */
 }
 

@@ -172,13 +172,35 @@ SV_DEV_FN uint64_t sv_coll_small_into(const sv_coll_small_arg_t &arg, uint32_t r
     return arg.work.dst + (blocks ? r * arg.block_bytes : 0);
 }
 
-/* Waits until rank r has taken what the slot held before. */
-SV_DEV_FN void sv_coll_small_credit(const sv_coll_at_t &c, uint32_t r)
+/* Whether rank r still has to take what the slot held before the call. Lane r, which has brought these words. */
+SV_DEV_FN bool sv_coll_small_lacks(const sv_coll_at_t &c, const sv_coll_small_arg_t &arg, uint32_t r)
 {
+    if (r >= arg.context.n || !sv_coll_small_sends(arg, r))
+        return false;
     const uint64_t sent = c.b.state[r].sent;
-    if (sent >= SV_COLL_STEPS && static_cast<int64_t>(c.b.head[r] - (sent - SV_COLL_STEPS + 1)) < 0)
-        sv_coll_wait_long(&c.b, &c.context, c.b.mine[r] + SV_COLL_HEAD_AT, sent - SV_COLL_STEPS + 1, SV_COLL_AT_CREDIT,
-                          r);
+    return sent >= SV_COLL_STEPS && static_cast<int64_t>(c.b.head[r] - (sent - SV_COLL_STEPS + 1)) < 0;
+}
+
+/* Notes whether credit for rank r suffices, 0 for ranks that there are not. Lanes that have this rank's words. */
+SV_DEV_FN void sv_coll_small_note_lack(const sv_coll_at_t &c, uint32_t r, bool lacks)
+{
+    reinterpret_cast<uint8_t *>(c.b.lacks)[r] = lacks;
+}
+
+SV_DEV_FN bool sv_coll_small_has_lack(const sv_coll_at_t &c, uint32_t r)
+{
+    return reinterpret_cast<const uint8_t *>(c.b.lacks)[r] != 0;
+}
+
+/* Waits for all credit that was missing at the beginning. All lanes, each for itself: so no barrier comes after it. */
+SV_DEV_COLD void sv_coll_small_wait_credit(sv_coll_block_t *block, const sv_coll_context_t *context)
+{
+    const sv_coll_at_t c = sv_coll_at_of(block, context);
+    SV_DEV_ROLLED
+    for (uint32_t r = 0; r < c.b.n; r++)
+        if (sv_coll_small_has_lack(c, r))
+            sv_coll_wait_word(c, c.b.mine[r] + SV_COLL_HEAD_AT, c.b.state[r].sent - SV_COLL_STEPS + 1,
+                              SV_COLL_AT_CREDIT, r);
 }
 
 /* Key of what goes from one rank to another; as coll_oneshot.h has it. */
@@ -232,9 +254,9 @@ SV_DEV_FN void sv_coll_small_enter(const sv_coll_at_t &c, const sv_coll_small_ar
         b.slot_out[r] = b.theirs[r] + arg.slots_at + state.sent % SV_COLL_STEPS * arg.slot_bytes;
         if (r == c.context.me)
             sv_coll_tell_begun(c, state, SV_COLL_TELL_EVERY);
-        else if (moves && sv_coll_small_sends(arg, r))
-            sv_coll_small_credit(c, r);
     }
+    for (unsigned r = c.at.tid; r < SV_COLL_RANKS; r += c.at.nthreads)
+        sv_coll_small_note_lack(c, r, moves && sv_coll_small_lacks(c, arg, r));
 }
 
 /* Entry lines are the last lanes' affair, because the first ones have data even of short messages. */
@@ -559,6 +581,8 @@ template <typename PROTO> SV_DEV_FN void sv_coll_small_work(const sv_coll_small_
 {
     sv_coll_small_run<PROTO> run = {q, 0};
     sv_coll_small_send_entry(q.c, q.arg);
+    if (q.c.b.lacks[0] | q.c.b.lacks[1])
+        sv_coll_small_wait_credit(&q.c.b, &q.arg.context);
     sv_coll_small_put<PROTO>(q);
     sv_dev_stamp(q.c.context.stamps, q.c.at.block, SV_STAMP_SIGNALLED, q.c.at.tid);
     if (q.arg.work.op == 0)

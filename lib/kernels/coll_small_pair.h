@@ -38,6 +38,21 @@ SV_DEV_FN uint64_t sv_coll_small_pair_line_at(const sv_coll_small_pair_arg_t &ar
     return connection + arg.line_at + step % SV_COLL_STEPS * arg.line_bytes;
 }
 
+/* The steps of a connection when both of the message are put, of which state.sent counts one. */
+SV_DEV_FN uint64_t sv_coll_small_pair_steps(const sv_coll_state_t &state, bool moves)
+{
+    return state.sent + (moves ? 1 : 0);
+}
+
+/* Waits until the last step is one whose slot the receiver has taken. All lanes, each for itself, after the barrier. */
+SV_DEV_COLD void sv_coll_small_pair_wait_credit(sv_coll_block_t *block, const sv_coll_context_t *context, bool moves)
+{
+    const sv_coll_at_t c = sv_coll_at_of(block, context);
+    const uint32_t to = c.b.work.root;
+    sv_coll_wait_word(c, c.b.mine[to] + SV_COLL_HEAD_AT,
+                      sv_coll_small_pair_steps(c.b.state[to], moves) - SV_COLL_STEPS, SV_COLL_AT_CREDIT, to);
+}
+
 /* What differs from call to call; state[] counts the step of the line as over. All lanes call, before a barrier. */
 SV_DEV_FN void sv_coll_small_pair_enter(const sv_coll_at_t &c, const sv_coll_small_pair_arg_t &arg, bool moves)
 {
@@ -52,10 +67,9 @@ SV_DEV_FN void sv_coll_small_pair_enter(const sv_coll_at_t &c, const sv_coll_sma
         if (r == arg.small.work.root) {
             state.sent++;
             b.slot_out[r] = b.theirs[r] + arg.small.slots_at + state.sent % SV_COLL_STEPS * arg.small.slot_bytes;
-            const uint64_t steps = state.sent + (moves ? 1 : 0); /* that are taken before the last of them is put */
-            if (steps > SV_COLL_STEPS && static_cast<int64_t>(b.head[r] - (steps - SV_COLL_STEPS)) < 0)
-                sv_coll_wait_long(&c.b, &c.context, b.mine[r] + SV_COLL_HEAD_AT, steps - SV_COLL_STEPS,
-                                  SV_COLL_AT_CREDIT, r);
+            const uint64_t steps = sv_coll_small_pair_steps(state, moves);
+            sv_coll_small_note_lack(c, r, steps > SV_COLL_STEPS &&
+                                              static_cast<int64_t>(b.head[r] - (steps - SV_COLL_STEPS)) < 0);
         }
         if (r == arg.small.work.peer) {
             state.taken++;
@@ -88,6 +102,8 @@ SV_DEV_FN void sv_coll_small_pair_put(const sv_coll_small_t &q, const sv_coll_sm
     const uint32_t to = work.root, me = arg.small.context.me;
     const uint64_t step = c.b.state[to].sent;
     const bool signs = work.flags & SV_COLL_DIGEST;
+    if (sv_coll_small_has_lack(c, to))
+        sv_coll_small_pair_wait_credit(&c.b, &c.context, q.units > 0);
     if (c.at.tid == c.at.nthreads - 1)
         sv_coll_small_pair_put_line(c, arg);
     if (((step - 1) & c.context.ll_clean) == c.context.ll_clean)

@@ -89,10 +89,12 @@ SV_DEV_FN uint64_t touch_words(const PLACES &places, uint32_t first, uint32_t en
     return sum;
 }
 
-/* Where the part of a block begins, of so many numbers; whole sectors of a stream. */
+/* Where the part of a block begins, of so many numbers; whole sectors of a stream. That is count * block / nblocks, in
+   numbers of 32 bits, of which a division is short: there are fewer than 65536 blocks. */
 SV_DEV_FN uint32_t touch_begin(uint32_t count, unsigned block, unsigned nblocks)
 {
-    return block == nblocks ? count : static_cast<uint32_t>(uint64_t{count} * block / nblocks) & ~uint32_t{3};
+    const uint32_t each = count / nblocks, rest = count % nblocks;
+    return block == nblocks ? count : (each * block + rest * block / nblocks) & ~uint32_t{3};
 }
 
 template <bool GATHER>

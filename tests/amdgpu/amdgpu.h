@@ -41,6 +41,7 @@ typedef struct amdgpu_launch {
     const amdgpu_kernel_t *kernel;
     unsigned nblocks, nthreads;
     unsigned first, count;     /* the blocks to run; a count of 0: all */
+    unsigned held_turns;       /* of waves: so late the last wave of a block begins, unless the others wait for it */
     const void *arg;           /* as many bytes as amdgpu_kernel_arg_bytes() */
     /* Which memory holds the byte at an address, for kernels; false ends the process. NULL: everything is there. */
     bool (*find_range)(uintptr_t address, amdgpu_range_t *range_out);

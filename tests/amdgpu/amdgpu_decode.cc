@@ -198,12 +198,12 @@ void classify_access(const char *mnemonic, amdgpu_inst_t *inst)
     inst->counters = (uint8_t)((flat || global ? AMDGPU_COUNTS_VM : 0) |
                                (flat || scalar || lds ? AMDGPU_COUNTS_LGKM : 0));
     inst->stores = inst->counters && (strstr(mnemonic, "store") || strstr(mnemonic, "write") ||
-                                      strstr(mnemonic, "atomic"));
+                                      strstr(mnemonic, "atomic") || strstr(mnemonic, "xchg"));
     inst->follows_stores = strcmp(mnemonic, "buffer_wbl2") == 0;
     if (inst->follows_stores)
         inst->counters = AMDGPU_COUNTS_VM;
     inst->gives = inst->counters && (strstr(mnemonic, "load") || strstr(mnemonic, "read") ||
-                                     (strstr(mnemonic, "atomic") && inst->sc0));
+                                     strstr(mnemonic, "_rtn") || (strstr(mnemonic, "atomic") && inst->sc0));
 }
 
 amdgpu_what_t classify_what(const char *mnemonic)

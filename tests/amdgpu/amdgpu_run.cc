@@ -248,6 +248,16 @@ void release_barrier(grid_t *grid, amdgpu_block_t *block)
     block->waiting = 0;
 }
 
+/* Whether a wave that has not begun lets another one have its turn. */
+bool is_held(const grid_t *grid, unsigned number, uint64_t turn)
+{
+    const amdgpu_wave_t *wave = &grid->wave[number];
+    const amdgpu_block_t *block = wave->block;
+    const bool last = (number + 1) % block->nwaves == 0;
+    return turn < grid->state.launch->held_turns && last && wave->pc == grid->state.launch->kernel->entry &&
+           block->waiting + block->ended + 1 < block->nwaves;
+}
+
 void rest(grid_t *grid, bool slept)
 {
     grid->state.idle = slept ? grid->state.idle + 1 : 0;
@@ -311,10 +321,12 @@ void amdgpu_run(const amdgpu_launch_t *launch)
 {
     grid_t grid;
     begin_grid(&grid, launch, nullptr, first_random());
-    while (grid.nrunning > 0) {
+    for (uint64_t turn = 0; grid.nrunning > 0; turn++) {
         const uint64_t random = amdgpu_random(&grid.state);
         const unsigned at = (unsigned)(random >> 32) % grid.nrunning;
         amdgpu_wave_t *wave = &grid.wave[grid.running[at]];
+        if (is_held(&grid, grid.running[at], turn))
+            continue;
         if (runs_whole()) {
             pthread_mutex_lock(&whole_lock);
             take_turn(wave, UINT64_MAX);

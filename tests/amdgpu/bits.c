@@ -145,14 +145,55 @@ static void turn_to_machine(void)
     memcpy(memory, before, used);
 }
 
+typedef struct meanwhile {
+    void (*action)(void *opaque);
+    void *opaque;
+    unsigned after_us;
+    pthread_t thread;
+} meanwhile_t;
+static meanwhile_t meanwhile;
+
+void bits_do_meanwhile(void (*action)(void *opaque), void *opaque, unsigned after_us)
+{
+    meanwhile.action = action;
+    meanwhile.opaque = opaque;
+    meanwhile.after_us = after_us;
+}
+
+static void *act_later(void *opaque)
+{
+    const meanwhile_t *later = opaque;
+    const struct timespec pause = {.tv_nsec = 1000L * later->after_us};
+    nanosleep(&pause, NULL);
+    later->action(later->opaque);
+    return NULL;
+}
+
+static void begin_meanwhile(void)
+{
+    if (meanwhile.action && pthread_create(&meanwhile.thread, NULL, act_later, &meanwhile) != 0)
+        give_up("threads", "there are none");
+}
+
+static void end_meanwhile(void)
+{
+    if (meanwhile.action)
+        pthread_join(meanwhile.thread, NULL);
+}
+
 bool bits_run(const sv_kernel_t *kernel, const void *arg, unsigned nblocks, unsigned nthreads, unsigned soft_blocks)
 {
     const amdgpu_launch_t launch = {.kernel = find_code(kernel), .nblocks = nblocks, .nthreads = nthreads, .arg = arg};
     memcpy(before, memory, used);
+    begin_meanwhile();
     for (unsigned block = 0; block < soft_blocks; block++)
         kernel->soft(arg, block, soft_blocks);
+    end_meanwhile();
     turn_to_machine();
+    begin_meanwhile();
     amdgpu_run(&launch);
+    end_meanwhile();
+    meanwhile.action = NULL;
     return compare_memory(kernel);
 }
 
@@ -226,6 +267,8 @@ void bits_run_faulty(const sv_kernel_t *kernel, unsigned nranks, const void *con
     turn_to_machine();
     fault->spoil(fault->opaque);
     open_ranks(ranks, kernel, nranks, fault->args, nthreads);
+    for (unsigned r = 0; r < nranks; r++)
+        ranks[r].launch.held_turns = fault->held_turns;
     if (later.stop && pthread_create(&stopper, NULL, stop_later, &later) != 0)
         give_up("threads", "there are none");
     run_threads(ranks, nranks, run_machine_rank);

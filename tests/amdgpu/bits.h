@@ -35,21 +35,25 @@ void bits_ignore(const void *place, size_t bytes);
    False, and a failed check: memory differs. */
 bool bits_run(const sv_kernel_t *kernel, const void *arg, unsigned nblocks, unsigned nthreads, unsigned soft_blocks);
 
+/* What somebody else does meanwhile, in each of the two runs of the next bits_run(): so many microseconds after the run
+   begins, and before it can end. */
+void bits_do_meanwhile(void (*action)(void *opaque), void *opaque, unsigned after_us);
+
 /* Launches of one block that wait for each other, a thread for each; likewise. */
 bool bits_run_ranks(const sv_kernel_t *kernel, unsigned nranks, const void *const *args, unsigned nthreads);
 
 /*
  * The same, but with the machine's launches something goes wrong, and nothing is compared here. They have other
- * arguments (NULL: this one does not come), and find memory as `spoil` leaves it. After so many microseconds *stop
- * becomes 1, unless it is NULL. bits_wanted() is what the software device has left at a place, with which nothing went
- * wrong.
+ * arguments (NULL: this one does not come), and find memory as `spoil` leaves it. The last wave of each begins so many
+ * turns late (amdgpu.h). After so many microseconds *stop becomes 1, unless it is NULL. bits_wanted() is what the
+ * software device has left at a place, with which nothing went wrong.
  */
 typedef struct bits_fault {
     const void *const *args;
     void (*spoil)(void *opaque);
     void *opaque;
     uint32_t *stop;
-    unsigned stop_us;
+    unsigned stop_us, held_turns;
 } bits_fault_t;
 void bits_run_faulty(const sv_kernel_t *kernel, unsigned nranks, const void *const *args, unsigned nthreads,
                      const bits_fault_t *fault);

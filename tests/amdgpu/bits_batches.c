@@ -2,7 +2,9 @@
 /*
  * Pushes and pulls, whole and in pieces, apart and in one launch, numbered by the host and by the device (bits.h). What
  * is pushed lies in slots, from which the next launch, or the same one, pulls. Other packets are put into their slots
- * here, with or without the word, damaged or not.
+ * here, with or without the word, damaged or not. Or the word comes while the launch waits, after it has read the
+ * record ahead of it: then with a byte that was wrong until then, so that a kernel that has read the packet has to do
+ * it again.
  *
  * Launches in which something never comes end after a deadline. In these no pull waits for a push, which under load
  * might take longer than that.
@@ -32,12 +34,14 @@ typedef struct packet {
     uint8_t *beside;           /* the word of slot 0, after the bytes; the record comes after it */
     unsigned record_shift;
     bool adds;
+    uint64_t *word, word_value; /* that comes late, NULL: none does; */
+    uint8_t *wrong;             /* and, unless NULL, the byte that is put right before it */
 } packet_t;
 
 typedef struct exchange {
     form_t form;
     event_t event;
-    bool pieces, unheard, sticky, bare, straight; /* bare: without digests */
+    bool pieces, unheard, sticky, bare, straight, late; /* bare: without digests */
     unsigned npackets, nslots, nthreads, attempt, count;
     uint64_t epoch;
     packet_t packet[PACKETS];
@@ -197,9 +201,26 @@ static void fill_slot(const exchange_t *exchange, packet_t *packet, bool with_wo
     if (damage == 2)
         record.digest ^= 4;
     memcpy(packet->push.record + slot * packet->stride, &record, sizeof record);
+    packet->word = (uint64_t *)(packet->beside + slot * packet->stride);
+    packet->word_value =
+        word_of(exchange, exchange->count ? exchange->count : 1) + (exchange->unheard ? SV_WORD_UNHEARD : 0);
+    packet->wrong = exchange->late && packet->bytes && bits_draw(3) ? bytes + bits_draw(packet->bytes) : NULL;
+    if (packet->wrong)
+        *packet->wrong ^= 0x20;
     if (with_word)
-        *(uint64_t *)(packet->beside + slot * packet->stride) =
-            word_of(exchange, exchange->count ? exchange->count : 1) + (exchange->unheard ? SV_WORD_UNHEARD : 0);
+        *packet->word = packet->word_value;
+}
+
+/* What the sender does late. */
+static void send_rest(void *opaque)
+{
+    exchange_t *exchange = opaque;
+    for (unsigned p = 0; p < exchange->npackets; p++) {
+        packet_t *packet = &exchange->packet[p];
+        if (packet->wrong)
+            __atomic_store_n(packet->wrong, (uint8_t)(*packet->wrong ^ 0x20), __ATOMIC_RELAXED);
+        __atomic_store_n(packet->word, packet->word_value, __ATOMIC_RELEASE); /* partner: the look of the kernel */
+    }
 }
 
 static uint32_t draw_flags(const exchange_t *exchange)
@@ -224,7 +245,7 @@ static void fill_batch(exchange_t *exchange, sv_batch_arg_t *arg, bool pushes)
                             .attempt = exchange->attempt, .flags = draw_flags(exchange), .state = exchange->state,
                             .npackets = exchange->npackets};
     arg->abort = exchange->sticky || bits_draw(3) ? bits_take_zero(2 * sizeof(uint64_t)) : NULL;
-    arg->wait_ns = !waits ? 0 : exchange->event == WELL ? LONG_NS : SHORT_NS;
+    arg->wait_ns = !waits ? 0 : exchange->event == WELL || exchange->late ? LONG_NS : SHORT_NS;
     if (arg->abort && exchange->event == ABSENT && bits_draw(2)) {
         *arg->abort = 1;
         arg->wait_ns = LONG_NS;
@@ -283,6 +304,7 @@ static void set_up(exchange_t *exchange)
     exchange->attempt = exchange->form < REPLAY && bits_draw(4) == 0 ? 2 : 0;
     exchange->count = (unsigned)bits_draw(3);
     exchange->epoch = bits_draw(2) ? 9 + bits_draw(4) : (UINT64_C(7) << 32) + 9 + bits_draw(4);
+    exchange->late = exchange->event == BY_HAND && (!exchange->sticky || exchange->npackets == 1) && bits_draw(2);
     for (unsigned p = 0; p < exchange->npackets; p++)
         make_packet(exchange, p);
     make_state(exchange);
@@ -290,7 +312,9 @@ static void set_up(exchange_t *exchange)
     fill_batch(exchange, &exchange->arg.pull, false);
     if (exchange->event == BY_HAND)
         for (unsigned p = 0; p < exchange->npackets; p++)
-            fill_slot(exchange, &exchange->packet[p], bits_draw(4));
+            fill_slot(exchange, &exchange->packet[p], !exchange->late && bits_draw(4));
+    if (exchange->late)
+        bits_do_meanwhile(send_rest, exchange, (unsigned)bits_draw(2000));
 }
 
 static void print_exchange(const exchange_t *exchange, unsigned nblocks)

@@ -4,7 +4,7 @@
  * FIFO. Types and operations go round; the number of ranks, call, algorithm, sizes, places and flags are drawn. Inputs
  * are all bits that there are, or numbers with which nothing overflows. What lies in arenas afterwards must be the same
  * as well: every step has its slot, its flag and its digest, whoever comes first. In every second case something goes
- * wrong. Then only ranks that have no error are compared.
+ * wrong. Then only ranks that have no error are compared. A few cases at the end are of waits for credit at the start.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,9 +15,11 @@
 #include "fixtures/check.h"
 #include "kernels/coll_args.h"
 
-enum { PIECES = 2, FIFO_BYTES = 1024, MOST_BYTES = 5000, SMALL_BYTES = 3000, LINE = 128, OPERATIONS = 6 };
+enum { PIECES = 2, FIFO_BYTES = 1024, LINE = 128, OPERATIONS = 6 };
+enum { MOST_BYTES = 5000, SMALL_BYTES = 3000, DIRECT_BYTES = 40000 }; /* the last so that lanes have all units */
+enum { HELD_TURNS = 100000, UNCREDITED_CASES = 6 };
 enum { NOBODY = 0xff }; /* of a PAIR */
-static const uint64_t LONG_NS = 60000000000u, SOON_NS = 20000000, STOPPED_NS = 200000000;
+static const uint64_t LONG_NS = 60000000000u, SOON_NS = 20000000, STOPPED_NS = 200000000, LATER_NS = 2000000000;
 
 /* What rank 0 does wrong: nothing; it does not come, or has never given slots back, either; it comes for less, says
    another count, calls something else that sends nothing, signs with another key or not at all, or lags by a round. */
@@ -45,7 +47,7 @@ typedef struct rank {
 
 typedef struct world {
     form_t form;
-    unsigned n, npieces, nthreads, offset[2];
+    unsigned n, npieces, nthreads, offset[2], most_bytes; /* that a direct call has */
     bool from_fifo;
     sv_coll_layout_t layout;
     uint64_t steps, rounds; /* that were made before */
@@ -127,7 +129,8 @@ static void choose_work(world_t *world, unsigned piece, uint64_t number)
     work->root = (uint8_t)bits_draw(world->n);
     if (work->algo == SV_COLL_DIRECT_TWO && bits_draw(2))
         work->peer = (uint8_t)bits_draw(3);
-    const uint64_t most = world->form < SMALL ? MOST_BYTES : SMALL_BYTES;
+    const bool direct = work->algo == SV_COLL_DIRECT_ONE || work->algo == SV_COLL_DIRECT_TWO;
+    const uint64_t most = direct ? world->most_bytes : world->form < SMALL ? MOST_BYTES : SMALL_BYTES;
     work->count = bits_draw(bits_draw(3) ? most / each : 20);
     if (work->call == SV_COLL_BARRIER)
         work->count = 0;
@@ -199,7 +202,7 @@ static void take_rank(world_t *world, unsigned number)
     rank_t *rank = &world->rank[number];
     rank->arena = bits_take_zero(SV_COLL_ARENA_HEAD + world->layout.channel_bytes);
     for (unsigned p = 0; p < world->npieces; p++) {
-        const size_t bytes = (size_t)world->n * MOST_BYTES + 2 * LINE;
+        const size_t bytes = (size_t)world->n * world->most_bytes + 2 * LINE;
         rank->src[p] = bits_take(bytes, 0);
         rank->dst[p] = bits_take(bytes, 0);
         fill_input(rank->src[p], bytes);
@@ -327,7 +330,7 @@ static bool is_fine_right(const world_t *world, unsigned number)
     if (rank->dev->error->kind != SV_COLL_FINE)
         return true;
     for (unsigned p = 0; p < world->npieces; p++)
-        if (memcmp(rank->dst[p], bits_wanted(rank->dst[p]), (size_t)world->n * MOST_BYTES) != 0)
+        if (memcmp(rank->dst[p], bits_wanted(rank->dst[p]), (size_t)world->n * world->most_bytes) != 0)
             return false;
     return true;
 }
@@ -422,7 +425,8 @@ static void run_faulty(world_t *world, const sv_kernel_t *kernel, const void *co
         [STOPPED] = (uint32_t *)(uintptr_t)last->dev->host_stop, [LEFT] = last->stop,
         [GIVEN_UP] = (uint32_t *)(void *)(last->arena + sizeof(uint32_t))}; /* the upper half of the word is the kind */
     const bits_fault_t fault = {.args = trouble.args, .spoil = spoil, .opaque = &trouble,
-                                .stop = stops[trouble.ending], .stop_us = (unsigned)bits_draw(3000)};
+                                .stop = stops[trouble.ending], .stop_us = (unsigned)bits_draw(3000),
+                                .held_turns = trouble.cause == UNCREDITED ? HELD_TURNS : 0};
     bits_run_faulty(kernel, world->n, args, world->nthreads, &fault);
     for (unsigned r = trouble.cause == NONE ? 0 : 1; r < world->n; r++)
         if (!is_fine_right(world, r)) {
@@ -434,38 +438,51 @@ static void run_faulty(world_t *world, const sv_kernel_t *kernel, const void *co
         }
 }
 
+static const sv_kernel_t *const kernels[FORMS] = {&sv_kernel_coll, &sv_kernel_coll_ll, &sv_kernel_coll_small,
+                                                  &sv_kernel_coll_small_pair};
+
+static void choose_world(world_t *world)
+{
+    static const uint64_t starts[] = {0, 8, 1000, 0xfffffffd, 0xfffffffffd};
+    *world = (world_t){.form = (form_t)(bits_draw(8) ? bits_draw(SMALL_PAIR) : SMALL_PAIR)};
+    world->n = 2 + (unsigned)bits_draw(4);
+    world->npieces = world->form < SMALL && bits_draw(4) == 0 ? PIECES : 1;
+    world->nthreads = 64 * (2 + (unsigned)bits_draw(3));
+    world->from_fifo = bits_draw(3) == 0;
+    world->steps = starts[bits_draw(5)];
+    world->rounds = world->steps ? world->steps + 22 : 0;
+    world->most_bytes = world->form < SMALL && bits_draw(3) == 0 ? DIRECT_BYTES : MOST_BYTES;
+}
+
+/* All that the work needs. */
+static void fill_world(world_t *world, const void **args_out)
+{
+    static const unsigned offsets[] = {0, 0, 0, 8, 4, 1};
+    const unsigned each = element_bytes(world->work[0].type);
+    for (unsigned side = 0; side < 2; side++)
+        world->offset[side] = offsets[bits_draw(6)] / each * each;
+    if (world->npieces > 1) /* whose elements may be larger */
+        world->offset[0] = world->offset[1] = 8 * (unsigned)bits_draw(2);
+    for (unsigned r = 0; r < world->n; r++)
+        take_rank(world, r);
+    for (unsigned r = 0; r < world->n; r++)
+        fill_dev(world, r);
+    for (unsigned r = 0; r < world->n; r++) {
+        fill_arg(world, r);
+        args_out[r] = &world->rank[r].arg;
+    }
+}
+
 static void run_case(uint64_t number)
 {
-    static const sv_kernel_t *const kernels[FORMS] = {&sv_kernel_coll, &sv_kernel_coll_ll, &sv_kernel_coll_small,
-                                                      &sv_kernel_coll_small_pair};
-    static const unsigned offsets[] = {0, 0, 0, 8, 4, 1};
-    static const uint64_t starts[] = {0, 8, 1000, 0xfffffffd, 0xfffffffffd};
     static world_t world;
     const void *args[BITS_RANKS];
     const bool faulty = number % 2;
-    world = (world_t){.form = (form_t)(bits_draw(8) ? bits_draw(SMALL_PAIR) : SMALL_PAIR)};
-    world.n = 2 + (unsigned)bits_draw(4);
-    world.npieces = world.form < SMALL && bits_draw(4) == 0 ? PIECES : 1;
-    world.nthreads = 64 * (2 + (unsigned)bits_draw(3));
-    world.from_fifo = bits_draw(3) == 0;
-    world.steps = starts[bits_draw(5)];
-    world.rounds = world.steps ? world.steps + 22 : 0;
+    choose_world(&world);
     lay_out(&world);
     for (unsigned p = 0; p < world.npieces; p++)
         choose_work(&world, p, number + p);
-    const unsigned each = element_bytes(world.work[0].type);
-    for (unsigned side = 0; side < 2; side++)
-        world.offset[side] = offsets[bits_draw(6)] / each * each;
-    if (world.npieces > 1) /* whose elements may be larger */
-        world.offset[0] = world.offset[1] = 8 * (unsigned)bits_draw(2);
-    for (unsigned r = 0; r < world.n; r++)
-        take_rank(&world, r);
-    for (unsigned r = 0; r < world.n; r++)
-        fill_dev(&world, r);
-    for (unsigned r = 0; r < world.n; r++) {
-        fill_arg(&world, r);
-        args[r] = &world.rank[r].arg;
-    }
+    fill_world(&world, args);
     if (faulty)
         run_faulty(&world, kernels[world.form], args, number / 2 / (SV_COLL_TYPES - 1));
     else if (!bits_run_ranks(kernels[world.form], world.n, args, world.nthreads))
@@ -473,10 +490,68 @@ static void run_case(uint64_t number)
             print_work(&world, &world.work[p]);
 }
 
+/* Rank 0 does not come; or it comes, but by its counters the last rank's old steps are not taken yet. */
+static void spoil_credit(void *opaque)
+{
+    trouble_t *trouble = opaque;
+    const world_t *world = trouble->world;
+    const unsigned last = world->n - 1;
+    take_credit(world);
+    world->rank[0].state[last].taken -= SV_COLL_STEPS;
+    for (unsigned r = 0; r < world->n; r++) {
+        trouble->bad[r] = world->rank[r];
+        trouble->bad[r].arg.small.context.deadline_ns = r == last ? SOON_NS : LATER_NS;
+    }
+}
+
+/*
+ * The last rank alone sends, to all or to rank 0, which never gives it a slot. Nothing but the wait for that can fail
+ * there. Its last wave, which sets what a block knows of failures, begins as late as can be. The fault must be kept.
+ */
+static void run_uncredited(form_t form, uint64_t number)
+{
+    static world_t world;
+    static trouble_t trouble;
+    const void *args[BITS_RANKS];
+    choose_world(&world);
+    world.form = form;
+    world.npieces = 1;
+    world.steps = 1000;
+    world.rounds = 1022;
+    lay_out(&world);
+    const unsigned last = world.n - 1;
+    do
+        choose_work(&world, 0, number);
+    while ((form == SMALL && world.work[0].call != SV_COLL_BROADCAST) || world.work[0].count == 0);
+    world.senders = 1u << last;
+    world.work[0].root = (uint8_t)last;
+    world.work[0].flags = 0; /* so that rank 0 finds its old steps right */
+    world.work[0].signature = sv_coll_signature(&world.work[0], 0);
+    fill_world(&world, args);
+    trouble = (trouble_t){.world = &world};
+    for (unsigned r = 0; r < world.n; r++)
+        trouble.args[r] = &trouble.bad[r].arg;
+    if (form == SMALL_PAIR)
+        trouble.args[0] = NULL;
+    const bits_fault_t fault = {.args = trouble.args, .spoil = spoil_credit, .opaque = &trouble,
+                                .held_turns = HELD_TURNS};
+    bits_run_faulty(kernels[form], world.n, args, world.nthreads, &fault);
+    const sv_coll_error_t *error = world.rank[last].dev->error;
+    CHECK_EQ(error->kind, SV_COLL_LATE);
+    if (form == SMALL)
+        return; /* an entry line may be late as well */
+    CHECK_EQ(error->place, SV_COLL_AT_CREDIT);
+    CHECK_EQ(error->peer, 0);
+}
+
 void bits_collectives(uint64_t first, uint64_t count)
 {
     for (uint64_t seed = first; seed < first + count; seed++) {
         bits_reset(seed);
         run_case(seed);
+    }
+    for (uint64_t seed = first; seed < first + UNCREDITED_CASES; seed++) {
+        bits_reset(seed);
+        run_uncredited(seed % 2 ? SMALL : SMALL_PAIR, seed);
     }
 }

@@ -250,6 +250,21 @@ static void run_touch(void)
 
 /* --- exact sums ------------------------------------------------------------------------------------------------- */
 
+/* Now and then an element is an infinity, a NaN, a zero of either sign, or too small to be normal. */
+static void mix_in_specials(uint8_t *elements, uint64_t count, unsigned each)
+{
+    const unsigned chance = 1 + (unsigned)bits_draw(200);
+    for (uint64_t i = 0; i < count; i++) {
+        const bool top = bits_draw(2), whole = bits_draw(2);
+        uint8_t *last = elements + i * each + each - 1;
+        if (bits_draw(chance) != 0)
+            continue;
+        last[0] = (uint8_t)(bits_draw(2) << 7 | (top ? 0x7f : 0));
+        last[-1] = (uint8_t)(top ? (each == 8 ? 0xf0 : 0x80) : 0);
+        memset(last - each + 1, whole ? 0 : 0x35, each - 2);
+    }
+}
+
 /* A rank's part of a sum, and the sum of as many that are like it. */
 static void run_exact(void)
 {
@@ -270,6 +285,10 @@ static void run_exact(void)
     arg.dst = (uintptr_t)bits_take(all * each, (unsigned)bits_draw(3) * each);
     arg.packed = bits_take(most * each, 0);
     arg.received = bits_take(most * each, 0);
+    if (bits_draw(2)) {
+        mix_in_specials(source, all, each);
+        mix_in_specials(arg.received, most, each);
+    }
     arg.scale = bits_take(all, 0);
     arg.limb = (uint64_t *)(void *)bits_take(2 * all * sizeof *arg.limb, 0);
     uint8_t *scalar = bits_take(each, 0);

@@ -67,7 +67,7 @@ void run_block(body_t *body, unsigned nthreads, const void *arg, unsigned block,
     if (!body->kernel)
         body->kernel = load_kernel(body->name);
     pthread_mutex_unlock(&body->lock);
-    const amdgpu_launch_t launch = {body->kernel, nblocks, nthreads, block, 1, arg, nullptr};
+    const amdgpu_launch_t launch = {body->kernel, nblocks, nthreads, block, 1, 0, arg, nullptr};
     amdgpu_run(&launch);
 }
 

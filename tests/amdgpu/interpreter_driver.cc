@@ -48,7 +48,7 @@ bool find_range(uintptr_t address, amdgpu_range_t *range_out)
 
 void run_kernel(const amdgpu_kernel_t *kernel, const void *arg, unsigned nblocks, unsigned nthreads)
 {
-    const amdgpu_launch_t launch = {kernel, nblocks, nthreads, 0, 0, arg, find_range};
+    const amdgpu_launch_t launch = {kernel, nblocks, nthreads, 0, 0, 0, arg, find_range};
     amdgpu_run(&launch);
 }
 

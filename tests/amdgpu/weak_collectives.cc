@@ -408,7 +408,7 @@ void launch(exchange_t *exchange, unsigned number, unsigned round)
     small.slots_at = exchange->layout.ll_at;
     small.slot_bytes = exchange->layout.ll_bytes;
     const bool alone = exchange->kernels->form == WEAK_COLL_SMALL;
-    const amdgpu_launch_t launch = {exchange->kernels->push, exchange->nchannels, exchange->nthreads, 0, 0,
+    const amdgpu_launch_t launch = {exchange->kernels->push, exchange->nchannels, exchange->nthreads, 0, 0, 0,
                                     alone ? (const void *)&small : &arg, nullptr};
     amdgpu_machine_launch(exchange->machine, number, &launch);
     rank->launched++;

@@ -343,7 +343,7 @@ void launch(exchange_t *exchange, unsigned gpu, unsigned epoch)
     sv_batch_arg_t *other = gpu == SENDER ? &both.pull : &both.push;
     other->npackets = other->first_block[0] = 0;
     const bool batch = exchange->kernels->form == WEAK_BATCH;
-    const amdgpu_launch_t launch = {kernel, exchange->nblocks, exchange->nthreads, 0, 0,
+    const amdgpu_launch_t launch = {kernel, exchange->nblocks, exchange->nthreads, 0, 0, 0,
                                     batch ? (const void *)&arg : &both, nullptr};
     amdgpu_machine_launch(exchange->machine, gpu, &launch);
 }

@@ -351,7 +351,7 @@ void launch(exchange_t *exchange, unsigned gpu, const planned_t &planned, unsign
             cut(&one, exchange->job[j].first, planned.begins);
         add_to_group(one, exchange->job[j].nblocks, &all);
     }
-    const amdgpu_launch_t launch = {kernel, all.first_block[all.njobs], exchange->nthreads, 0, 0,
+    const amdgpu_launch_t launch = {kernel, all.first_block[all.njobs], exchange->nthreads, 0, 0, 0,
                                     is_group(exchange) ? (const void *)&all : &one, nullptr};
     amdgpu_machine_launch(exchange->machine, gpu, &launch);
     exchange->launched[gpu]++;
