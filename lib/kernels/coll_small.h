@@ -18,6 +18,7 @@
 #include "kernels/coll_entry_lines.h"
 #include "kernels/coll_lines.h"
 #include "kernels/coll_settle.h"
+#include "kernels/coll_small_credit.h"
 #include "kernels/kernel_stamps.h"
 
 typedef struct sv_coll_small {
@@ -172,37 +173,6 @@ SV_DEV_FN uint64_t sv_coll_small_into(const sv_coll_small_arg_t &arg, uint32_t r
     return arg.work.dst + (blocks ? r * arg.block_bytes : 0);
 }
 
-/* Whether rank r still has to take what the slot held before the call. Lane r, which has brought these words. */
-SV_DEV_FN bool sv_coll_small_lacks(const sv_coll_at_t &c, const sv_coll_small_arg_t &arg, uint32_t r)
-{
-    if (r >= arg.context.n || !sv_coll_small_sends(arg, r))
-        return false;
-    const uint64_t sent = c.b.state[r].sent;
-    return sent >= SV_COLL_STEPS && static_cast<int64_t>(c.b.head[r] - (sent - SV_COLL_STEPS + 1)) < 0;
-}
-
-/* Notes whether credit for rank r suffices, 0 for ranks that there are not. Lanes that have this rank's words. */
-SV_DEV_FN void sv_coll_small_note_lack(const sv_coll_at_t &c, uint32_t r, bool lacks)
-{
-    reinterpret_cast<uint8_t *>(c.b.lacks)[r] = lacks;
-}
-
-SV_DEV_FN bool sv_coll_small_has_lack(const sv_coll_at_t &c, uint32_t r)
-{
-    return reinterpret_cast<const uint8_t *>(c.b.lacks)[r] != 0;
-}
-
-/* Waits for all credit that was missing at the beginning. All lanes, each for itself: so no barrier comes after it. */
-SV_DEV_COLD void sv_coll_small_wait_credit(sv_coll_block_t *block, const sv_coll_context_t *context)
-{
-    const sv_coll_at_t c = sv_coll_at_of(block, context);
-    SV_DEV_ROLLED
-    for (uint32_t r = 0; r < c.b.n; r++)
-        if (sv_coll_small_has_lack(c, r))
-            sv_coll_wait_word(c, c.b.mine[r] + SV_COLL_HEAD_AT, c.b.state[r].sent - SV_COLL_STEPS + 1,
-                              SV_COLL_AT_CREDIT, r);
-}
-
 /* Key of what goes from one rank to another; as coll_oneshot.h has it. */
 SV_DEV_FN uint64_t sv_coll_small_key(const sv_coll_at_t &c, const sv_coll_small_arg_t &arg, uint32_t from, uint32_t to)
 {
@@ -256,7 +226,8 @@ SV_DEV_FN void sv_coll_small_enter(const sv_coll_at_t &c, const sv_coll_small_ar
             sv_coll_tell_begun(c, state, SV_COLL_TELL_EVERY);
     }
     for (unsigned r = c.at.tid; r < SV_COLL_RANKS; r += c.at.nthreads)
-        sv_coll_small_note_lack(c, r, moves && sv_coll_small_lacks(c, arg, r));
+        sv_coll_small_note_lack(c, r, moves && r < c.context.n && sv_coll_small_sends(arg, r) &&
+                                          sv_coll_small_lacks(c, r));
 }
 
 /* Entry lines are the last lanes' affair, because the first ones have data even of short messages. */
