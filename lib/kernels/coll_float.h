@@ -224,8 +224,11 @@ SV_DEV_FN float coll_half_of(uint32_t bits)
     return half;
 }
 
+/* The compiler would make one instruction of a product and its rounding, v_fma_mixlo_f16, which adds +0: so -0 would
+   become +0, but only where it does so. The product is to be a number by itself. */
 SV_DEV_FN uint32_t coll_half_bits(float value)
 {
+    asm("" : "+v"(value));
     const _Float16 half = static_cast<_Float16>(value);
     uint16_t bits;
     __builtin_memcpy(&bits, &half, sizeof bits);

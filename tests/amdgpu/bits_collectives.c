@@ -164,11 +164,12 @@ static void lay_out(world_t *world)
     layout->channel_bytes = world->n * layout->conn_bytes;
 }
 
+/* Numbers as bits_take() makes them, any bits, or zeros of 16 bits of both signs. */
 static void fill_input(uint8_t *place, size_t bytes)
 {
-    const bool any = bits_draw(2);
-    for (size_t at = 0; any && at + 8 <= bytes; at += 8) {
-        const uint64_t word = bits_draw(UINT64_C(1) << 63) << 1 ^ bits_draw(2);
+    const uint64_t kind = bits_draw(5), mask = kind == 4 ? UINT64_C(0x8000800080008000) : ~UINT64_C(0);
+    for (size_t at = 0; kind > 1 && at + 8 <= bytes; at += 8) {
+        const uint64_t word = (bits_draw(UINT64_C(1) << 63) << 1 ^ bits_draw(2)) & mask;
         memcpy(place + at, &word, sizeof word);
     }
 }
