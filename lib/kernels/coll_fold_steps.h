@@ -141,9 +141,9 @@ struct fold_real : fold_bits<BITS, MASK, ONE> {
         case SV_COLL_PROD:
             SV_FOLD_EACH(coll_bits_of(canonical_number(fold_number(a[e]) * fold_number(b[e]))));
         case SV_COLL_MIN:
-            SV_FOLD_EACH(coll_bits_of(coll_lesser(fold_number(a[e]), fold_number(b[e]))));
+            SV_FOLD_EACH(coll_bits_of(canonical_number(coll_lesser(fold_number(a[e]), fold_number(b[e])))));
         case SV_COLL_MAX:
-            SV_FOLD_EACH(coll_bits_of(coll_greater(fold_number(a[e]), fold_number(b[e]))));
+            SV_FOLD_EACH(coll_bits_of(canonical_number(coll_greater(fold_number(a[e]), fold_number(b[e])))));
         default:
             (fold_bits<BITS, MASK, ONE>::combine(a, b, op));
         }

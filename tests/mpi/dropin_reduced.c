@@ -254,8 +254,9 @@ void run_reduced_after_work(void)
     MPI_Request request;
     MPI_Comm comm;
     open_collectives();
-    selvage_device_t *dev = of_others ? of_others : the.device;
-    CHECK(of_others || strcmp(selvage_device_name(the.device), "soft") != 0);
+    const bool soft = strcmp(selvage_device_name(the.device), "soft") == 0;
+    selvage_device_t *dev = soft ? of_others : the.device; /* beside a GPU the drop-in's first one may be soft, too */
+    CHECK(dev != NULL);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     for (int turn = 0; turn < TURNS; turn++) {
         const bool out_on_host = turn % 3 == 1, in_on_host = turn % 3 == 2;
