@@ -162,7 +162,7 @@ static void follow_graph(unsigned char *out, unsigned char *in)
 /* Rank 0 names rank 1, which has nothing for it: an error at rank 0's deadline, and both commit together later. */
 static void name_nobody(unsigned char *out, unsigned char *in)
 {
-    const selvage_comm_params_t patient = {SELVAGE_COMM_PARAMS_INIT, .timeout_s = 3};
+    const selvage_comm_params_t patient = {SELVAGE_COMM_PARAMS_INIT, .device = device, .timeout_s = 3};
     selvage_comm_t *hasty;
     CHECK_STATUS(selvage_comm_create(MPI_COMM_WORLD, &patient, &hasty), SELVAGE_SUCCESS);
     if (rank == 0) {
