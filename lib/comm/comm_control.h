@@ -12,12 +12,14 @@
  *   RESEND            exchange  epoch    index    attempt  reason              send this packet again
  *   QUERY             exchange  epoch                                          is my verdict still coming?
  *   FAIL              exchange  epoch    status   packet   record    data      it is lost here from this epoch on
+ *   NEIGHBOR          commit    yours    stage    value                        of a commit by neighbours only
+ *   NEIGHBOR_ACK      commit    stage                                          a NEIGHBOR came
  *
  * Of FAIL, packet is source << 32 | index, and then come the digests in the record and of the data.
  *
- * A lost or damaged one does no harm. AGREE and HANDSHAKE are repeated until they are acknowledged, a few times and at
- * growing intervals, and every repeat is acknowledged. QUERY asks for a verdict and RESEND for a packet, and both are
- * repeated. A lost FAIL is sent again to who asks.
+ * A lost or damaged one does no harm. AGREE, NEIGHBOR and HANDSHAKE are repeated until they are acknowledged, a few
+ * times and at growing intervals, and every repeat is acknowledged. QUERY asks for a verdict and RESEND for a packet,
+ * and both are repeated. A lost FAIL is sent again to who asks.
  */
 #ifndef SV_COMM_CONTROL_H
 #define SV_COMM_CONTROL_H
@@ -33,7 +35,9 @@ typedef enum sv_control_type {
     SV_CONTROL_QUERY,
     SV_CONTROL_FAIL,
     SV_CONTROL_AGREE_ACK,
-    SV_CONTROL_RESEND_HANDSHAKE
+    SV_CONTROL_RESEND_HANDSHAKE,
+    SV_CONTROL_NEIGHBOR,
+    SV_CONTROL_NEIGHBOR_ACK
 } sv_control_type_t;
 
 /* Receives what there is and hands it to whom it concerns. *moved_out tells whether there was any. */

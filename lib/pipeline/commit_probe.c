@@ -62,12 +62,12 @@ typedef struct step {
 /* --- the messages of one pair ------------------------------------------------------------------------------------- */
 
 /* What packet a probe is: no real one, because their epochs begin at 1. */
-static sv_record_t identity_of(const selvage_exchange_t *x, int source, int destination, uint32_t number)
+static sv_record_t identity_of(const sv_peer_t *peer, int source, int destination, uint32_t number)
 {
     return (sv_record_t){.magic = SV_RECORD_MAGIC,
                          .version = SV_RECORD_VERSION,
                          .kind = SV_RECORD_PACKET,
-                         .exchange = x->id,
+                         .exchange = peer->exchange_id,
                          .index = number,
                          .source = (uint32_t)source,
                          .destination = (uint32_t)destination,
@@ -103,7 +103,7 @@ static selvage_status_t make_probe(const step_t *step, sv_peer_t *peer)
                                .scratch = &peer->probe->memory->scratch[i],
                                .record = (uint8_t *)&peer->probe->words->sent[i],
                                .mode = SV_DIGEST_PREPARE,
-                               .identity = identity_of(x, x->comm->wire->rank, peer->rank, i)};
+                               .identity = identity_of(peer, x->comm->wire->rank, peer->rank, i)};
         SV_TRY(launch_digest(step, &arg));
     }
     return SELVAGE_SUCCESS;
@@ -112,8 +112,8 @@ static selvage_status_t make_probe(const step_t *step, sv_peer_t *peer)
 static selvage_status_t send_message(const step_t *step, sv_peer_t *peer, int number, const void *buf, size_t bytes)
 {
     selvage_comm_t *comm = step->x->comm;
-    SV_TRY(sv_wire_send(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank, sv_commit_probe_tag(comm),
-                        &peer->probe->send[number]));
+    SV_TRY(sv_wire_send(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank,
+                        sv_commit_probe_tag(comm, step->x->number), &peer->probe->send[number]));
     peer->probe->sending[number] = true;
     return SELVAGE_SUCCESS;
 }
@@ -121,8 +121,8 @@ static selvage_status_t send_message(const step_t *step, sv_peer_t *peer, int nu
 static selvage_status_t post_message(const step_t *step, sv_peer_t *peer, int number, void *buf, size_t bytes)
 {
     selvage_comm_t *comm = step->x->comm;
-    SV_TRY(sv_wire_recv(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank, sv_commit_probe_tag(comm),
-                        &peer->probe->recv[number]));
+    SV_TRY(sv_wire_recv(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank,
+                        sv_commit_probe_tag(comm, peer->number), &peer->probe->recv[number]));
     peer->probe->receiving[number] = true;
     return SELVAGE_SUCCESS;
 }
@@ -189,26 +189,26 @@ static selvage_status_t launch_verify(const step_t *step, sv_peer_t *peer)
                                .record = (uint8_t *)&probe->words->arrived[i],
                                .result = &probe->words->result[i],
                                .mode = SV_DIGEST_VERIFY,
-                               .identity = identity_of(x, peer->rank, x->comm->wire->rank, i)};
+                               .identity = identity_of(peer, peer->rank, x->comm->wire->rank, i)};
         SV_TRY(launch_digest(step, &arg));
     }
     return SELVAGE_SUCCESS;
 }
 
 /* Both ends must come to the same decision, so the word must be one of two, and of this pair and commit. */
-static uint64_t found_word(const selvage_exchange_t *x, int source, int destination, bool good)
+static uint64_t found_word(const sv_peer_t *peer, int source, int destination, bool good)
 {
-    return sv_digest_mix(sv_digest_mix(x->id + good) + ((uint64_t)(uint32_t)source << 32 | (uint32_t)destination)) | 1;
+    const uint64_t pair = (uint64_t)(uint32_t)source << 32 | (uint32_t)destination;
+    return sv_digest_mix(sv_digest_mix(peer->exchange_id + good) + pair) | 1;
 }
 
 static selvage_status_t compare_found(const step_t *step, sv_peer_t *peer)
 {
-    const selvage_exchange_t *x = step->x;
-    const int own = x->comm->wire->rank;
+    const int own = step->x->comm->wire->rank;
     uint64_t word = peer->probe->words->good_there;
-    peer->direct_proved = word == found_word(x, peer->rank, own, true) &&
-                          peer->probe->words->good_here == found_word(x, own, peer->rank, true);
-    if (word != found_word(x, peer->rank, own, true) && word != found_word(x, peer->rank, own, false))
+    peer->direct_proved = word == found_word(peer, peer->rank, own, true) &&
+                          peer->probe->words->good_here == found_word(peer, own, peer->rank, true);
+    if (word != found_word(peer, peer->rank, own, true) && word != found_word(peer, peer->rank, own, false))
         return sv_error(SELVAGE_ERR_CHECKSUM, "selvage_exchange_commit: what rank %d says of its probe came damaged",
                         peer->rank);
     return SELVAGE_SUCCESS;
@@ -220,7 +220,7 @@ static selvage_status_t send_found(const step_t *step, sv_peer_t *peer)
     bool good = is_probe_sent(probe) && !probe->damaged;
     for (int i = 0; i < PROBES; i++)
         good &= probe->words->result[i].verified != 0;
-    probe->words->good_here = found_word(step->x, step->x->comm->wire->rank, peer->rank, good);
+    probe->words->good_here = found_word(peer, step->x->comm->wire->rank, peer->rank, good);
     return send_message(step, peer, FOUND, &probe->words->good_here, sizeof probe->words->good_here);
 }
 
@@ -243,7 +243,7 @@ static selvage_status_t complete_probe_messages(const step_t *step, int first, i
     uint64_t begin_ns = sv_clock_ns();
     sv_deadline_t deadline;
     sv_deadline_begin(&deadline, x->comm, timeout_s);
-    while (!sv_agree_is_lost(x->comm)) {
+    while (x->neighbors ? !sv_neighbors_lost(x) : !sv_agree_is_lost(x->comm)) {
         bool through = true;
         for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
             sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);

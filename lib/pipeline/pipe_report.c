@@ -91,7 +91,9 @@ selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waite
 
 void sv_exchange_notify_failure(const selvage_exchange_t *x, int rank)
 {
-    sv_wire_control_t message = {.word = {SV_CONTROL_FAIL, x->id, x->failure.epoch, (uint64_t)-(int)x->failure.status,
+    const sv_peer_t *peer = sv_exchange_peer(x, rank);
+    sv_wire_control_t message = {.word = {SV_CONTROL_FAIL, peer ? peer->exchange_id : x->id, x->failure.epoch,
+                                          (uint64_t)-(int)x->failure.status,
                                           (uint64_t)x->failure.source << 32 | x->failure.index, x->failure.expected,
                                           x->failure.found}};
     (void)sv_wire_control_send(x->comm->wire, rank, &message); /* not now: whoever asks later is told again */
