@@ -65,6 +65,7 @@ typedef struct selvage_exchange_params {
     int varying;                 /**< not 0: selvage_exchange_set_bytes() may be called, which costs what it says there.
                                       Must agree between ranks; not together with rebindable */
     selvage_scope_t scope;       /**< who commits it; must agree between neighbours */
+    int reserved;                /**< zero */
 } selvage_exchange_params_t;
 
 /** Initialiser: `selvage_exchange_params_t p = {SELVAGE_EXCHANGE_PARAMS_INIT};` */

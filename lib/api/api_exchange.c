@@ -46,6 +46,8 @@ selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exc
     if (status == SELVAGE_SUCCESS && own.scope != SELVAGE_SCOPE_ALL && own.scope != SELVAGE_SCOPE_NEIGHBORS)
         status = sv_error(SELVAGE_ERR_ARGUMENT, "selvage_exchange_create: params.scope is %d; wanted a selvage_scope_t",
                           (int)own.scope);
+    if (status == SELVAGE_SUCCESS && own.reserved != 0)
+        status = sv_error(SELVAGE_ERR_ARGUMENT, "selvage_exchange_create: params.reserved is %d, not 0", own.reserved);
     exchange_call_t call = {.comm = comm, .params = &own};
     if (status == SELVAGE_SUCCESS)
         status = sv_comm_run(comm, run_exchange_create, &call);
