@@ -5,17 +5,18 @@
  *   type              word[1]   word[2]  word[3]  word[4]  word[5]   word[6]
  *   AGREE             sequence  round    value 0  value 1  value 2   value 3
  *   AGREE_ACK         sequence  round                                          an AGREE came
- *   HANDSHAKE         commit    bytes                                          of the descriptor message on SETUP
+ *   HANDSHAKE         commit    bytes    before   turn                         of the descriptor message on SETUP
  *   HANDSHAKE_ACK     commit                                                   a HANDSHAKE came
  *   RESEND_HANDSHAKE  commit                                                   send your descriptors again
  *   VERDICT           exchange  epoch                                          all packets of it by messages are good
  *   RESEND            exchange  epoch    index    attempt  reason              send this packet again
  *   QUERY             exchange  epoch                                          is my verdict still coming?
  *   FAIL              exchange  epoch    status   packet   record    data      it is lost here from this epoch on
- *   NEIGHBOR          commit    yours    stage    value                        of a commit by neighbours only
- *   NEIGHBOR_ACK      commit    stage                                          a NEIGHBOR came
+ *   NEIGHBOR          commit    yours    stage    value    turn                of a commit by neighbours only
+ *   NEIGHBOR_ACK      commit    stage    gone                                  a NEIGHBOR came
  *
- * Of FAIL, packet is source << 32 | index, and then come the digests in the record and of the data.
+ * In a commit by neighbours only, before is the last one with that rank that has completed, and turn counts them. Of
+ * FAIL, packet is source << 32 | index, and then come the digests in the record and of the data.
  *
  * A lost or damaged one does no harm. AGREE, NEIGHBOR and HANDSHAKE are repeated until they are acknowledged, a few
  * times and at growing intervals, and every repeat is acknowledged. QUERY asks for a verdict and RESEND for a packet,

@@ -66,13 +66,14 @@ static selvage_status_t accept_handshake(selvage_exchange_t *x, int source, uint
     return sv_commit_accept_handshake(x, peer, x->number, bytes);
 }
 
-selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes)
+selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
 {
+    const uint64_t commit = message->word[1], bytes = message->word[2];
     selvage_exchange_t *x = comm->exchanges->committing;
     sv_list_t *const pending = &comm->exchanges->pending_handshakes;
     sv_pending_handshake_t *early = NULL;
     if (commit & SV_NEIGHBOR_NUMBER) {
-        SV_TRY(sv_neighbors_take_handshake(comm, source, commit, bytes));
+        SV_TRY(sv_neighbors_take_handshake(comm, source, message));
         return send_ack(comm, source, commit);
     }
     if (x && commit == x->number) {
@@ -193,11 +194,6 @@ selvage_status_t sv_commit_send_descriptors(selvage_exchange_t *x, sv_peer_t *pe
     return SELVAGE_SUCCESS;
 }
 
-sv_wire_control_t sv_commit_announcement(const selvage_exchange_t *x, const sv_peer_t *peer)
-{
-    return (sv_wire_control_t){.word = {SV_CONTROL_HANDSHAKE, x->number, peer->handshake_out_bytes}};
-}
-
 selvage_status_t sv_commit_write_descriptors(selvage_exchange_t *x, sv_peer_t *peer)
 {
     const sv_exchange_memory_t *memory = &x->memory;
@@ -237,12 +233,17 @@ selvage_status_t sv_commit_write_descriptors(selvage_exchange_t *x, sv_peer_t *p
     return SELVAGE_SUCCESS;
 }
 
+static sv_wire_control_t announce_handshake(const selvage_exchange_t *x, const sv_peer_t *peer)
+{
+    return (sv_wire_control_t){.word = {SV_CONTROL_HANDSHAKE, x->number, peer->handshake_out_bytes}};
+}
+
 /* Writes the descriptors for a peer, and sends them and their announcement. */
 static selvage_status_t send_handshake(selvage_exchange_t *x, sv_peer_t *peer)
 {
     SV_TRY(sv_commit_write_descriptors(x, peer));
     SV_TRY(sv_commit_send_descriptors(x, peer));
-    sv_wire_control_t message = sv_commit_announcement(x, peer);
+    sv_wire_control_t message = announce_handshake(x, peer);
     return sv_control_send_wait(x->comm, peer->rank, &message);
 }
 
@@ -288,7 +289,7 @@ static selvage_status_t await_acks(selvage_exchange_t *x)
             /* Handshakes that nobody has answered are said again: they, or the answers, were lost. */
             for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
                 const sv_peer_t *silent = SV_CONTAINER_OF(it, sv_peer_t, link);
-                sv_wire_control_t message = sv_commit_announcement(x, silent);
+                sv_wire_control_t message = announce_handshake(x, silent);
                 if (silent->handshake_sent && !silent->handshake_acked)
                     (void)sv_wire_control_send(x->comm->wire, silent->rank, &message);
             }

@@ -9,8 +9,17 @@
  * counts; it is kept until this rank commits something that names the neighbour. Descriptors travel once each end has
  * the other's announcement, so none is left behind by a neighbour that never comes.
  *
+ * Two commits belong together if they have the same turn: each end counts those that name the other. Else one that
+ * fails at once at one end, and the next there, would be taken for each other at the end that comes late. A rank that
+ * gives up waiting for one which has not come does not count that turn: it is as if it had not come itself. One that
+ * comes just then takes back that it has met it, and waits for it to come again.
+ *
  * Then stages follow one another. A rank says each stage to all its peers, and goes on when all of them have said it.
  * A word is repeated until it is acknowledged, a few times and at growing intervals, as in an agreement of all ranks.
+ * Who has said READY and heard it of all does not stay for long to repeat it. So a rank that still waits for it asks,
+ * by repeating its own: a word that comes again is answered by the same stage, if that was not acknowledged. And who
+ * announces its next commit says which was the last that it has completed with this rank, so that READY and LEFT are
+ * known even if they were lost.
  *
  * A rank that fails says LEFT to its peers, also to those that have not come yet, and they fail in turn; so an error
  * travels through the neighbourhood as far as ranks are still in the commit. To a rank that has completed it before, it
@@ -30,13 +39,15 @@ enum { REPEATS_MAX = 10, REPEATS_AT_END = 6 };
 /* How long a rank that fails waits for those that may have mapped its memory to let go. */
 static const double LEAVE_TIMEOUT_S = 2.0;
 
-/* What a rank has announced last. */
+/* A rank that has announced a commit, or was named in one: what it has announced last, and the turns here. */
 typedef struct neighbor {
     sv_list_t link;
     int rank;
     bool pending;              /* no commit here has taken it */
-    uint64_t number, bytes;    /* of its commit; of its descriptors */
+    uint64_t number, turn;     /* of its commit */
+    uint64_t bytes;            /* of its descriptors */
     selvage_status_t left;     /* the error with which it left that commit, or SUCCESS */
+    uint64_t turns_here;       /* commits of this rank that name it */
 } neighbor_t;
 
 static neighbor_t *find_neighbor(const selvage_comm_t *comm, int rank)
@@ -47,6 +58,17 @@ static neighbor_t *find_neighbor(const selvage_comm_t *comm, int rank)
             return neighbor;
     }
     return NULL;
+}
+
+static selvage_status_t make_neighbor(selvage_comm_t *comm, int rank, neighbor_t **neighbor_out)
+{
+    *neighbor_out = find_neighbor(comm, rank);
+    if (*neighbor_out)
+        return SELVAGE_SUCCESS;
+    SV_TRY(sv_calloc(1, sizeof **neighbor_out, neighbor_out));
+    (*neighbor_out)->rank = rank;
+    sv_list_append(&comm->exchanges->neighbors, &(*neighbor_out)->link);
+    return SELVAGE_SUCCESS;
 }
 
 void sv_neighbors_forget(selvage_comm_t *comm)
@@ -72,6 +94,12 @@ static void note_lost(selvage_exchange_t *x, sv_peer_t *peer, selvage_status_t s
                                              "has committed: %s", peer->rank, selvage_status_string(status)), true);
 }
 
+static sv_wire_control_t stage_word(const selvage_exchange_t *x, const sv_peer_t *peer, unsigned stage)
+{
+    return (sv_wire_control_t){.word = {SV_CONTROL_NEIGHBOR, x->number, peer->number, stage,
+                                        peer->talk.said_value[stage], peer->talk.turn}};
+}
+
 /* The peer of an exchange that knows it by that number; number 0 says that any will do. */
 static sv_peer_t *find_talking(selvage_comm_t *comm, int source, uint64_t theirs, uint64_t ours,
                                selvage_exchange_t **x_out)
@@ -87,20 +115,44 @@ static sv_peer_t *find_talking(selvage_comm_t *comm, int source, uint64_t theirs
     return NULL;
 }
 
+/* A peer that had given up waiting for this rank when it was met. It knows nothing of this rank's commit, and sends
+   nothing in that of its own. What went to it will do for its next. */
+static void unmeet_peer(const selvage_exchange_t *x, sv_peer_t *peer)
+{
+    if (!peer->handshake_known || sv_wire_cancel(x->comm->wire, &peer->handshake_in_request) == SELVAGE_SUCCESS)
+        sv_free(peer->handshake_in); /* else the wire may write it still: it is left alone */
+    peer->handshake_in = NULL;
+    peer->handshake_known = false;
+    peer->number = 0;
+    peer->descriptor_requests = 0;
+}
+
+/* The peer that leaves: of the commit under way also one that this rank has not met, if it says that it has met this
+   rank. */
+static sv_peer_t *find_leaving(selvage_comm_t *comm, int source, uint64_t theirs, uint64_t ours,
+                               selvage_exchange_t **x_out)
+{
+    sv_peer_t *peer = find_talking(comm, source, theirs, 0, x_out);
+    if (peer || !ours)
+        return peer;
+    peer = find_talking(comm, source, 0, ours, x_out);
+    if (!peer || peer->number)
+        return NULL;
+    peer->number = theirs;
+    return peer;
+}
+
 /* Of a commit that this rank has not taken up. The last one counts: a rank that begins another has ended the one
    before. */
 static selvage_status_t keep_announced(selvage_comm_t *comm, int source, const neighbor_t *said)
 {
-    neighbor_t *neighbor = find_neighbor(comm, source);
-    if (!neighbor) {
-        SV_TRY(sv_calloc(1, sizeof *neighbor, &neighbor));
-        neighbor->rank = source;
-        sv_list_append(&comm->exchanges->neighbors, &neighbor->link);
-    }
+    neighbor_t *neighbor;
+    SV_TRY(make_neighbor(comm, source, &neighbor));
     const bool is_end = said->number == neighbor->number && neighbor->pending && said->left != SELVAGE_SUCCESS;
     if (said->number <= neighbor->number && !is_end)
         return SELVAGE_SUCCESS; /* said again */
     neighbor->number = said->number;
+    neighbor->turn = said->turn;
     neighbor->bytes = said->bytes;
     neighbor->left = said->left;
     /* One that waited in vain is like one that never came: the next commit here may be meant for its next. */
@@ -108,13 +160,20 @@ static selvage_status_t keep_announced(selvage_comm_t *comm, int source, const n
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_neighbors_take_handshake(selvage_comm_t *comm, int source, uint64_t number, uint64_t bytes)
+selvage_status_t sv_neighbors_take_handshake(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
 {
+    const uint64_t number = message->word[1], completed = message->word[3], turn = message->word[4];
     selvage_exchange_t *x = comm->exchanges->committing;
     sv_peer_t *peer = x && x->neighbors ? sv_exchange_peer(x, source) : NULL;
-    if (peer && peer->number && peer->number < number) /* it has left the other one, and word of that was lost */
-        note_lost(x, peer, SELVAGE_ERR_PEER);
-    return keep_announced(comm, source, &(neighbor_t){.number = number, .bytes = bytes});
+    if (peer && peer->number && peer->number < number) { /* it is in this commit no more, one way or the other */
+        if (turn == peer->talk.turn && !peer->setup_received)
+            unmeet_peer(x, peer);
+        else if (completed == peer->number)
+            peer->talk.heard[SV_STAGE_READY] = true;
+        else
+            note_lost(x, peer, SELVAGE_ERR_PEER);
+    }
+    return keep_announced(comm, source, &(neighbor_t){.number = number, .turn = turn, .bytes = message->word[2]});
 }
 
 selvage_status_t sv_neighbors_take_word(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
@@ -122,20 +181,32 @@ selvage_status_t sv_neighbors_take_word(selvage_comm_t *comm, int source, const 
     const uint64_t theirs = message->word[1], ours = message->word[2], stage = message->word[3];
     const bool leaves = stage == SV_STAGE_LEFT;
     selvage_exchange_t *x;
+    const bool gone = ours != 0 && !find_talking(comm, source, 0, ours, &x);
     /* If there is no room for it now, the word comes again and gets another one. */
-    sv_wire_control_t received = {.word = {SV_CONTROL_NEIGHBOR_ACK, theirs, stage}};
+    sv_wire_control_t received = {.word = {SV_CONTROL_NEIGHBOR_ACK, theirs, stage, gone}};
     (void)sv_wire_control_send(comm->wire, source, &received);
     if (stage >= SV_STAGES || !(theirs & SV_NEIGHBOR_NUMBER))
         return SELVAGE_SUCCESS;
-    sv_peer_t *peer = find_talking(comm, source, theirs, leaves ? 0 : ours, &x);
+    const selvage_status_t left = leaves ? sv_control_status(message->word[4]) : SELVAGE_SUCCESS;
+    sv_peer_t *peer = leaves ? find_leaving(comm, source, theirs, ours, &x)
+                             : find_talking(comm, source, theirs, ours, &x);
     if (!peer)
-        return leaves ? keep_announced(comm, source, &(neighbor_t){.number = theirs,
-                                                                   .left = sv_control_status(message->word[4])})
+        return leaves ? keep_announced(comm, source, &(neighbor_t){.number = theirs, .turn = message->word[5],
+                                                                   .left = left})
                       : SELVAGE_SUCCESS;
+    if (left == SELVAGE_ERR_TIMEOUT && !ours && !peer->setup_received && x == comm->exchanges->committing) {
+        unmeet_peer(x, peer);
+        return SELVAGE_SUCCESS;
+    }
+    const bool asks = peer->talk.heard[stage]; /* or the acknowledgement was lost */
     peer->talk.heard[stage] = true;
     peer->talk.heard_value[stage] = message->word[4];
     if (leaves)
-        note_lost(x, peer, sv_control_status(message->word[4]));
+        note_lost(x, peer, left);
+    if (asks && peer->talk.said[stage] && !peer->talk.acked[stage]) {
+        sv_wire_control_t answer = stage_word(x, peer, (unsigned)stage);
+        (void)sv_wire_control_send(comm->wire, source, &answer); /* no room: it asks again */
+    }
     return SELVAGE_SUCCESS;
 }
 
@@ -144,8 +215,16 @@ void sv_neighbors_take_ack(selvage_comm_t *comm, int source, const sv_wire_contr
     selvage_exchange_t *x;
     const uint64_t ours = message->word[1], stage = message->word[2];
     sv_peer_t *peer = ours & SV_NEIGHBOR_NUMBER ? find_talking(comm, source, 0, ours, &x) : NULL;
-    if (peer && stage < SV_STAGES)
-        peer->talk.acked[stage] = true;
+    if (!peer || stage >= SV_STAGES)
+        return;
+    peer->talk.acked[stage] = true;
+    if (!message->word[3])
+        return;
+    /* The peer has the exchange no more, and word of why was lost. */
+    if (stage == SV_STAGE_PARTED)
+        peer->talk.heard[SV_STAGE_PARTED] = true;
+    else if (x == comm->exchanges->committing)
+        note_lost(x, peer, SELVAGE_ERR_PEER);
 }
 
 const sv_peer_t *sv_neighbors_lost(const selvage_exchange_t *x)
@@ -172,39 +251,78 @@ static void begin_neighbor_repeats(selvage_exchange_t *x)
     x->repeat_ns = sv_clock_ns() + FIRST_REPEAT_NS;
 }
 
-static sv_wire_control_t stage_word(const selvage_exchange_t *x, const sv_peer_t *peer, unsigned stage)
+static sv_wire_control_t announce_to_neighbor(const selvage_exchange_t *x, const sv_peer_t *peer)
 {
-    return (sv_wire_control_t){.word = {SV_CONTROL_NEIGHBOR, x->number, peer->number, stage,
-                                        peer->talk.said_value[stage]}};
+    return (sv_wire_control_t){.word = {SV_CONTROL_HANDSHAKE, x->number, peer->handshake_out_bytes,
+                                        peer->talk.completed, peer->talk.turn}};
+}
+
+/* The number of the last commit with a rank that this one has completed, of those not destroyed; 0: none. */
+static uint64_t last_completed(const selvage_comm_t *comm, int rank)
+{
+    uint64_t number = 0;
+    for (const sv_list_t *it = comm->exchanges->all.next; it != &comm->exchanges->all; it = it->next) {
+        const selvage_exchange_t *x = SV_CONTAINER_OF(it, selvage_exchange_t, link);
+        if (x->neighbors && x->committed && x->number > number && sv_exchange_peer(x, rank))
+            number = x->number;
+    }
+    return number;
+}
+
+selvage_status_t sv_neighbors_say(selvage_exchange_t *x, sv_peer_t *peer, sv_neighbor_stage_t stage)
+{
+    const sv_wire_control_t message = stage_word(x, peer, stage);
+    begin_neighbor_repeats(x);
+    peer->talk.said[stage] = true;
+    return sv_control_send_wait(x->comm, peer->rank, &message);
 }
 
 static selvage_status_t say_stage(selvage_exchange_t *x, sv_neighbor_stage_t stage)
 {
-    begin_neighbor_repeats(x);
-    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
-        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        const sv_wire_control_t message = stage_word(x, peer, stage);
-        peer->talk.said[stage] = true;
-        SV_TRY(sv_control_send_wait(x->comm, peer->rank, &message));
-    }
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next)
+        SV_TRY(sv_neighbors_say(x, SV_CONTAINER_OF(it, sv_peer_t, link), stage));
     return SELVAGE_SUCCESS;
 }
 
-/* Says again what a peer has not acknowledged. A full wire is no error: the next time will do. */
+/* The last word to all peers, whatever happens to that to one of them. After an error nobody is waited for: it is
+   repeated. */
+static selvage_status_t say_goodbye(selvage_exchange_t *x, sv_neighbor_stage_t stage)
+{
+    selvage_status_t status = SELVAGE_SUCCESS;
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        sv_wire_control_t message = stage_word(x, peer, stage);
+        if (status == SELVAGE_SUCCESS) {
+            status = sv_neighbors_say(x, peer, stage);
+            continue;
+        }
+        peer->talk.said[stage] = true;
+        (void)sv_wire_control_send(x->comm->wire, peer->rank, &message);
+    }
+    return status;
+}
+
+/* Whether a peer may be through with the exchange and repeat nothing any more, though its word was lost. */
+static bool must_ask(const sv_peer_t *peer, unsigned stage)
+{
+    return (stage == SV_STAGE_READY || stage == SV_STAGE_PARTED) && !peer->talk.heard[stage];
+}
+
+/* Says again what a peer has not acknowledged or answered. A full wire is no error: the next time will do. */
 static void repeat_to_peer(const selvage_exchange_t *x, const sv_peer_t *peer)
 {
     if (peer->talk.announced && !peer->handshake_acked && !peer->talk.said[SV_STAGE_LEFT]) {
-        sv_wire_control_t message = sv_commit_announcement(x, peer);
+        sv_wire_control_t message = announce_to_neighbor(x, peer);
         (void)sv_wire_control_send(x->comm->wire, peer->rank, &message);
     }
     for (unsigned stage = 0; stage < SV_STAGES; stage++) {
         sv_wire_control_t message = stage_word(x, peer, stage);
-        if (peer->talk.said[stage] && !peer->talk.acked[stage])
+        if (peer->talk.said[stage] && (!peer->talk.acked[stage] || must_ask(peer, stage)))
             (void)sv_wire_control_send(x->comm->wire, peer->rank, &message);
     }
 }
 
-static void repeat_words(selvage_exchange_t *x)
+void sv_neighbors_repeat(selvage_exchange_t *x)
 {
     if (x->repeats >= REPEATS_MAX || sv_clock_ns() < x->repeat_ns)
         return;
@@ -216,7 +334,7 @@ static void repeat_words(selvage_exchange_t *x)
 /* One turn of a wait for peers. The time of other exchanges' progress counts, too: it is no progress of this one. */
 static selvage_status_t wait_for_peers(selvage_exchange_t *x, sv_deadline_t *deadline, uint64_t begin_ns)
 {
-    repeat_words(x);
+    sv_neighbors_repeat(x);
     const selvage_status_t status = sv_deadline_poll(deadline);
     const bool over = deadline->timeout_s > 0 && (double)(sv_clock_ns() - begin_ns) > deadline->timeout_s * 1e9;
     return status == SELVAGE_SUCCESS && over ? SELVAGE_ERR_TIMEOUT : status;
@@ -231,7 +349,7 @@ static void await_stage_acks(selvage_exchange_t *x, sv_neighbor_stage_t stage)
     sv_deadline_begin(&deadline, x->comm, LEAVE_TIMEOUT_S);
     for (const sv_list_t *it = x->peers.next; it != &x->peers;) {
         const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        if (peer->talk.acked[stage] || peer->talk.lost != SELVAGE_SUCCESS || x->repeats >= REPEATS_AT_END)
+        if (peer->talk.acked[stage] || peer->talk.heard[SV_STAGE_LEFT] || x->repeats >= REPEATS_AT_END)
             it = it->next;
         else if (wait_for_peers(x, &deadline, begin_ns) != SELVAGE_SUCCESS)
             return;
@@ -245,18 +363,44 @@ static selvage_status_t meet_peer(selvage_exchange_t *x, sv_peer_t *peer, bool *
 {
     neighbor_t *neighbor = peer->number ? NULL : find_neighbor(x->comm, peer->rank);
     *through_out = false;
-    if (neighbor && neighbor->pending) {
+    if (neighbor && neighbor->turn > peer->talk.turn) { /* it has failed in this one, and word of that is overtaken */
+        note_lost(x, peer, SELVAGE_ERR_PEER);
+    } else if (neighbor && neighbor->pending && neighbor->turn == peer->talk.turn) {
         neighbor->pending = false;
         peer->number = neighbor->number;
         peer->talk.lost = neighbor->left;
+        peer->talk.heard[SV_STAGE_LEFT] = neighbor->left != SELVAGE_SUCCESS;
         if (neighbor->left == SELVAGE_SUCCESS) {
             SV_TRY(sv_commit_accept_handshake(x, peer, neighbor->number, neighbor->bytes));
-            SV_TRY(sv_commit_send_descriptors(x, peer));
+            if (!peer->handshake_sent)
+                SV_TRY(sv_commit_send_descriptors(x, peer));
         }
     }
     if (peer->talk.lost != SELVAGE_SUCCESS)
         return report_lost(peer);
     return peer->number ? sv_commit_test_descriptors(x, peer, through_out) : SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_neighbors_begin_turns(selvage_exchange_t *x)
+{
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        neighbor_t *neighbor;
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        SV_TRY(make_neighbor(x->comm, peer->rank, &neighbor));
+        peer->talk.turn = neighbor->turns_here + 1;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+void sv_neighbors_end_turns(selvage_exchange_t *x, selvage_status_t status)
+{
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        neighbor_t *neighbor = find_neighbor(x->comm, peer->rank);
+        const bool in_vain = status == SELVAGE_ERR_TIMEOUT && peer->number == 0;
+        if (neighbor && !in_vain)
+            neighbor->turns_here = peer->talk.turn;
+    }
 }
 
 static selvage_status_t report_absent(const selvage_exchange_t *x, const sv_peer_t *peer)
@@ -277,7 +421,8 @@ selvage_status_t sv_neighbors_meet(selvage_exchange_t *x)
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         SV_TRY(sv_commit_write_descriptors(x, peer));
-        const sv_wire_control_t message = sv_commit_announcement(x, peer);
+        peer->talk.completed = last_completed(x->comm, peer->rank);
+        const sv_wire_control_t message = announce_to_neighbor(x, peer);
         peer->talk.announced = true;
         SV_TRY(sv_control_send_wait(x->comm, peer->rank, &message));
     }
@@ -303,7 +448,7 @@ static const sv_peer_t *silent_peer(const selvage_exchange_t *x, sv_neighbor_sta
 {
     for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        if (!peer->talk.heard[stage] && peer->talk.lost == SELVAGE_SUCCESS)
+        if (!peer->talk.heard[stage] && !peer->talk.heard[SV_STAGE_LEFT])
             return peer;
     }
     return NULL;
@@ -329,12 +474,13 @@ selvage_status_t sv_neighbors_agree(selvage_exchange_t *x, sv_neighbor_stage_t s
     return sv_neighbors_lost(x) ? report_lost(sv_neighbors_lost(x)) : SELVAGE_SUCCESS;
 }
 
-/* A peer that has this rank's descriptors may map memory here until it has left, too. */
+/* A peer that has this rank's descriptors may map memory here until it has said that it left, too. To be given up for
+   lost is not enough. */
 static const sv_peer_t *holding_peer(const selvage_exchange_t *x)
 {
     for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        if (peer->handshake_sent && peer->talk.lost == SELVAGE_SUCCESS)
+        if (peer->handshake_sent && !peer->talk.heard[SV_STAGE_LEFT])
             return peer;
     }
     return NULL;
@@ -350,8 +496,8 @@ void sv_neighbors_leave(selvage_exchange_t *x, selvage_status_t status)
         may_be_complete |= peer->talk.said[SV_STAGE_READY];
         peer->talk.said_value[SV_STAGE_LEFT] = (uint64_t)-(int)status;
     }
-    if (say_stage(x, SV_STAGE_LEFT) == SELVAGE_SUCCESS)
-        await_stage_acks(x, SV_STAGE_LEFT);
+    (void)say_goodbye(x, SV_STAGE_LEFT);
+    await_stage_acks(x, SV_STAGE_LEFT);
     sv_deadline_begin(&deadline, x->comm, LEAVE_TIMEOUT_S);
     while (holding_peer(x) && !may_be_complete)
         if (wait_for_peers(x, &deadline, begin_ns) != SELVAGE_SUCCESS)
@@ -363,7 +509,7 @@ selvage_status_t sv_neighbors_part(selvage_exchange_t *x, double timeout_s)
 {
     const uint64_t begin_ns = sv_clock_ns();
     sv_deadline_t deadline;
-    SV_TRY(say_stage(x, SV_STAGE_PARTED));
+    SV_TRY(say_goodbye(x, SV_STAGE_PARTED));
     sv_deadline_begin(&deadline, x->comm, timeout_s);
     for (const sv_peer_t *silent; (silent = silent_peer(x, SV_STAGE_PARTED)) != NULL;) {
         const selvage_status_t status = wait_for_peers(x, &deadline, begin_ns);

@@ -82,6 +82,7 @@ static selvage_status_t commit_with_neighbors(selvage_exchange_t *x)
         return sv_error(x->comm->broken, "selvage_exchange_commit: an earlier collective call failed on this "
                         "communicator");
     SV_TRY(sv_commit_plan(x));
+    SV_TRY(sv_neighbors_begin_turns(x));
     SV_TRY(sv_neighbors_meet(x));
     SV_TRY(sv_commit_match(x));
     SV_TRY(sv_commit_map(x, &unused));
@@ -109,13 +110,17 @@ selvage_status_t sv_neighbors_commit(selvage_exchange_t *x)
     x->number = SV_NEIGHBOR_NUMBER | ++set->neighbor_commits;
     set->committing = x;
     const selvage_status_t status = commit_with_neighbors(x);
-    if (status == SELVAGE_SUCCESS)
+    if (status == SELVAGE_SUCCESS) {
+        sv_neighbors_end_turns(x, status);
         return status;
+    }
     char text[SV_DETAIL_BYTES];
     memcpy(text, sv_thread_detail(), sizeof text);
     sv_commit_unmap(x);
     name_all_peers(x);
+    (void)sv_neighbors_begin_turns(x); /* of those, too */
     sv_neighbors_leave(x, status);
+    sv_neighbors_end_turns(x, status);
     memcpy(sv_thread_detail(), text, sizeof text);
     return status;
 }

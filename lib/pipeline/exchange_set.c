@@ -14,8 +14,10 @@
 
 static selvage_status_t create_exchange_set(selvage_comm_t *comm)
 {
+    const double PROBE_TIMEOUT_S = 30.0;
     sv_exchange_set_t *set;
     SV_TRY(sv_calloc(1, sizeof *set, &set));
+    set->probe_timeout_s = PROBE_TIMEOUT_S;
     sv_list_init(&set->all);
     sv_list_init(&set->active);
     sv_list_init(&set->fallbacks);
@@ -105,7 +107,7 @@ static selvage_status_t take_exchange_control(selvage_comm_t *comm, int source, 
     case SV_CONTROL_RESEND_HANDSHAKE:
         return sv_commit_receive_resend(comm, source, word[1]);
     case SV_CONTROL_HANDSHAKE:
-        return sv_commit_receive_handshake(comm, source, word[1], word[2]);
+        return sv_commit_receive_handshake(comm, source, message);
     case SV_CONTROL_HANDSHAKE_ACK:
         sv_commit_receive_ack(comm, source, word[1]);
         return SELVAGE_SUCCESS;

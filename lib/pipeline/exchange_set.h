@@ -28,6 +28,7 @@ typedef struct sv_exchange_set {
     selvage_exchange_t *committing; /* whose commit is under way, or NULL */
     selvage_exchange_t *parting;   /* that is being destroyed, or NULL */
     uint64_t sends_in_flight, bytes_in_flight; /* bounded by requests_max and inflight_bytes */
+    double probe_timeout_s;        /* how long messages of a probe of the direct route may take; see commit_probe.c */
     uint64_t tags_in_use[SV_EXCHANGE_TAGS / 64];
     int tag_next;
     unsigned warnings;             /* of bad packets so far: only the first few are logged */

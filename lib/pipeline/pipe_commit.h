@@ -34,7 +34,7 @@
 /* Set in the numbers of commits by neighbours only, so that they are none of those of all ranks. */
 #define SV_NEIGHBOR_NUMBER (UINT64_C(1) << 62)
 
-enum { SV_HANDSHAKE_VERSION = 5, SV_HANDSHAKE_KIND = 0x4f4c4c48 };
+enum { SV_HANDSHAKE_VERSION = 6, SV_HANDSHAKE_KIND = 0x4f4c4c48 };
 
 /* First part of a handshake on the set-up channel; nsends sv_handshake_send_t and nrecvs sv_handshake_recv_t follow. */
 typedef struct sv_handshake_head {
@@ -84,7 +84,7 @@ _Static_assert(sizeof(sv_handshake_head_t) == 312 && sizeof(sv_handshake_send_t)
                sizeof(sv_handshake_recv_t) == 168, "doc/protocol.md has the offsets of all members");
 
 /* Messages that concern commits; see comm_control.h. */
-selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes);
+selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
 void sv_commit_receive_ack(selvage_comm_t *comm, int source, uint64_t commit);
 selvage_status_t sv_commit_receive_resend(selvage_comm_t *comm, int source, uint64_t commit);
 
@@ -117,10 +117,9 @@ void sv_commit_unmap(selvage_exchange_t *x);
 selvage_status_t sv_commit_alloc(selvage_exchange_t *x);
 void sv_commit_forget_handshakes(selvage_exchange_t *x);
 
-/* The parts of a handshake. Writes the descriptors for a peer; sends them; what announces them. */
+/* The parts of a handshake. Writes the descriptors for a peer; sends them. */
 selvage_status_t sv_commit_write_descriptors(selvage_exchange_t *x, sv_peer_t *peer);
 selvage_status_t sv_commit_send_descriptors(selvage_exchange_t *x, sv_peer_t *peer);
-sv_wire_control_t sv_commit_announcement(const selvage_exchange_t *x, const sv_peer_t *peer);
 /* The announcement of a peer's commit: posts the receive of its descriptors. */
 selvage_status_t sv_commit_accept_handshake(selvage_exchange_t *x, sv_peer_t *peer, uint64_t number, uint64_t bytes);
 /* Tests the descriptors to a peer and from it; true when all that were sent or announced are through. */
@@ -131,8 +130,15 @@ selvage_status_t sv_commit_test_descriptors(selvage_exchange_t *x, sv_peer_t *pe
  * more, or the exchange is quarantined.
  */
 selvage_status_t sv_neighbors_commit(selvage_exchange_t *x);
-/* The words between neighbours (commit_neighbors.c). Handshakes with all peers: on success descriptors are here. */
+/* The words between neighbours (commit_neighbors.c). The turns of all pairs begin, before anything else is said, and
+   end with the commit. */
+selvage_status_t sv_neighbors_begin_turns(selvage_exchange_t *x);
+void sv_neighbors_end_turns(selvage_exchange_t *x, selvage_status_t status);
+/* Handshakes with all peers: on success descriptors are here. */
 selvage_status_t sv_neighbors_meet(selvage_exchange_t *x);
+/* Says a stage to one peer; it is repeated by sv_neighbors_repeat(), with whatever else is due. */
+selvage_status_t sv_neighbors_say(selvage_exchange_t *x, sv_peer_t *peer, sv_neighbor_stage_t stage);
+void sv_neighbors_repeat(selvage_exchange_t *x);
 /* Says a stage to all peers, with talk.said_value, and waits until all have said it. The error of one that left. */
 selvage_status_t sv_neighbors_agree(selvage_exchange_t *x, sv_neighbor_stage_t stage);
 /* Tells all peers that this rank leaves the commit with an error; sets quarantined if one may use its memory still. */
@@ -141,7 +147,7 @@ void sv_neighbors_leave(selvage_exchange_t *x, selvage_status_t status);
 selvage_status_t sv_neighbors_part(selvage_exchange_t *x, double timeout_s);
 /* The peer that has left with an error, or NULL. */
 const sv_peer_t *sv_neighbors_lost(const selvage_exchange_t *x);
-selvage_status_t sv_neighbors_take_handshake(selvage_comm_t *comm, int source, uint64_t number, uint64_t bytes);
+selvage_status_t sv_neighbors_take_handshake(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
 selvage_status_t sv_neighbors_take_word(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
 void sv_neighbors_take_ack(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
 void sv_neighbors_forget(selvage_comm_t *comm);

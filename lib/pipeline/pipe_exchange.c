@@ -379,7 +379,8 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
     sv_mapping_shut(&x->memory.segment.mapping);
     count_memory(x, 1);
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = begin_ns, .end_ns = sv_clock_ns(), .packet = UINT32_MAX,
-                                                    .peer = -1, .kind = SV_TRACE_COMMIT, .exchange = (uint32_t)x->id});
+                                                    .peer = -1, .kind = SV_TRACE_COMMIT,
+                                                    .exchange = sv_exchange_trace_id(x)});
     if (sv_exchange_state(x) == SV_EXCHANGE_BUILDING) /* not failed by a neighbour meanwhile */
         sv_exchange_set_state(x, SV_EXCHANGE_IDLE);
     return SELVAGE_SUCCESS;

@@ -231,6 +231,7 @@ typedef struct sv_recv {
 typedef enum sv_neighbor_stage {
     SV_STAGE_MAPPED,               /* packets match, and memory is mapped as far as it can be */
     SV_STAGE_PROVED,               /* value: the best route that mappings leave to the pair */
+    SV_STAGE_PROBING,              /* to those with direct packets only: the messages of the probe are open */
     SV_STAGE_READY,                /* all is made here */
     SV_STAGE_LEFT,                 /* value: the error with which this rank has left the commit, letting go of all */
     SV_STAGE_PARTED,               /* destroyed: nothing of the other's is mapped or used any more */
@@ -241,7 +242,9 @@ typedef struct sv_neighbor_talk {
     bool said[SV_STAGES], acked[SV_STAGES], heard[SV_STAGES];
     uint64_t said_value[SV_STAGES], heard_value[SV_STAGES];
     bool announced;                /* the handshake is */
-    selvage_status_t lost;         /* the error with which the peer left; or SUCCESS */
+    uint64_t completed;            /* what it says of the commit with the peer before */
+    uint64_t turn;                 /* how many commits of this rank have named the peer, with this one */
+    selvage_status_t lost;         /* the error with which the peer left, as far as is known; or SUCCESS */
 } sv_neighbor_talk_t;
 
 /* A rank that this exchange talks to. */
@@ -510,6 +513,11 @@ static inline void sv_exchange_set_state(selvage_exchange_t *x, sv_exchange_stat
 static inline void sv_exchange_moved(selvage_exchange_t *x, uint64_t now_ns)
 {
     atomic_store_explicit(&x->timing.progress_ns, now_ns, memory_order_relaxed);
+}
+/* What the timeline calls the exchange: of those of all ranks alike on all, of others not. */
+static inline uint32_t sv_exchange_trace_id(const selvage_exchange_t *x)
+{
+    return (uint32_t)(x->neighbors ? sv_digest_mix(x->id ^ (uint64_t)x->comm->wire->rank << 32) : x->id);
 }
 static inline bool sv_epoch_is_on_device(const selvage_exchange_t *x)
 {

@@ -110,7 +110,7 @@ void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tel
     memcpy(x->failure.text, sv_thread_detail(), sizeof x->failure.text);
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = sv_clock_ns(), .epoch = x->epoch, .packet = UINT32_MAX,
                                                     .peer = -1, .value = (uint64_t)-(int)status,
-                                                    .kind = SV_TRACE_POISON, .exchange = (uint32_t)x->id});
+                                                    .kind = SV_TRACE_POISON, .exchange = sv_exchange_trace_id(x)});
     tell &= comm->broken == SELVAGE_SUCCESS;
     for (const sv_list_t *it = x->peers.next; it != &x->peers && tell; it = it->next) {
         const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
