@@ -60,7 +60,7 @@ static void let_leak(bool begin)
 /* --- a rank's words on their way ---------------------------------------------------------------------------------- */
 
 /* What happens to words of one stage to one rank, or of all stages to all ranks. */
-typedef enum fate { GOES, IS_LATE, IS_LOST, FAILS_ONCE, ENDS_PATIENCE } fate_t;
+typedef enum fate { GOES, IS_LATE, IS_LOST, IS_LOST_ONCE, FAILS_ONCE, ENDS_PATIENCE } fate_t;
 
 enum { ANY = -1, LOST_ONE_IN = 6 };
 static _Thread_local struct {
@@ -70,7 +70,7 @@ static _Thread_local struct {
     fate_t fate;
     int stage, peer;
     uint64_t commit;           /* of this number only, unless 0 */
-    unsigned failed;           /* stages that have */
+    unsigned failed;           /* stages that have, as bits; or words that were lost */
     bool looked;               /* for messages, just now */
     uint64_t state;
 } words;
@@ -102,7 +102,7 @@ static selvage_status_t send_watched(sv_wire_t *wire, int peer, sv_wire_control_
         return sv_error(SELVAGE_ERR_SYSTEM, "a word is refused by the test");
     }
     if (words.fate != GOES && words.fate != FAILS_ONCE && is_chosen(peer, message)) {
-        if (words.fate == IS_LOST)
+        if (words.fate == IS_LOST || (words.fate == IS_LOST_ONCE && !words.failed++))
             return SELVAGE_SUCCESS;
         if (words.fate == IS_LATE)
             usleep(100000);
@@ -404,6 +404,20 @@ static void come_after_probe(local_rank_t *self)
         forget_words(self);
 }
 
+/* 0 is at its probe when it turns out that 1 has not heard what came before. */
+static void lose_before_probe(local_rank_t *self)
+{
+    const plan_t plan = chain_of(2, 400000, 5);
+    selvage_exchange_params_t direct = by_neighbors;
+    fixture_t fixture;
+    direct.route = SELVAGE_ROUTE_DIRECT;
+    watch_words(self, self->rank == 0 ? IS_LOST_ONCE : GOES, SV_STAGE_PROVED, ANY);
+    CHECK(fixture_open(&fixture, self, &plan, &direct));
+    fixture_run(&fixture, 2);
+    fixture_close(&fixture);
+    forget_words(self);
+}
+
 int main(void)
 {
     bool yes = true, no = false;
@@ -421,6 +435,7 @@ int main(void)
     local_ranks_run(&(local_run_t){.size = 2, .body = come_when_given_up, .arg = &no, .log_expected = true});
     local_ranks_run(&(local_run_t){.size = 2, .body = come_when_given_up, .arg = &yes, .log_expected = true});
     local_ranks_run(&(local_run_t){.size = 3, .body = fail_to_say, .log_expected = true, .may_set_aside = true});
+    local_ranks_run(&(local_run_t){.size = 2, .body = lose_before_probe});
     local_ranks_run(&(local_run_t){.size = 5, .body = come_after_probe, .arg = &no});
     local_ranks_run(&(local_run_t){.size = 5, .body = come_after_probe, .arg = &yes, .log_expected = true,
                                    .may_set_aside = true});
