@@ -206,7 +206,9 @@ selvage_status_t selvage_exchange_add_graph(selvage_exchange_t *ex, MPI_Comm gra
  * - A rank that a neighbour waits for in vain (it did not come, or does not name the neighbour) is named there, with
  *   ERR_TIMEOUT. The communicator stays usable.
  * - A failure is one of the neighbours, too, and of their neighbours as far as those are still in commit. A rank
- *   that has completed the commit before a neighbour failed learns it from start or wait, by ERR_PEER.
+ *   that has completed the commit before a neighbour failed learns it from start or wait, by ERR_PEER. One that comes
+ *   late fails as well, so that both commit the same exchange next. But if its neighbour has given up because it did
+ *   not come (ERR_TIMEOUT), it meets the next commit of that one.
  * - Where memory cannot be mapped, packets between those two ranks are staged; later commits may find a better route.
  *
  * @return ERR_MISMATCH (no partner, other size, other policy, other order of commits: the rank that is elsewhere, and
