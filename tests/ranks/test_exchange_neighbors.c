@@ -280,19 +280,25 @@ static void name_one_side(local_rank_t *self)
     }
 }
 
-static _Atomic bool announced;
+static _Atomic bool announced, left;
 
+/* 1 stands still once it has announced itself to 0, until that has left. */
 static selvage_status_t send_and_tell(sv_wire_t *wire, int peer, sv_wire_control_t *message)
 {
-    const bool announces = message->word[0] == SV_CONTROL_HANDSHAKE && peer == 0;
+    const bool announces = message->word[0] == SV_CONTROL_HANDSHAKE && wire->rank == 1 && peer == 0;
+    const bool leaves = message->word[0] == SV_CONTROL_NEIGHBOR && message->word[3] == SV_STAGE_LEFT;
     const selvage_status_t status = real_ops->control_send(wire, peer, message);
-    if (announces && status == SELVAGE_SUCCESS)
+    if (announces)
         atomic_store(&announced, true);
+    while (announces && !atomic_load(&left))
+        usleep(1000);
+    if (leaves && wire->rank == 0 && peer == 1)
+        atomic_store(&left, true);
     return status;
 }
 
-/* 2 computes all the time. 1 hears of it from 0, whose deadline is over first, and names 0: which meets 1 as soon as it
-   commits, because 1 has announced itself before. */
+/* 2 computes all the time. 1 hears of it from 0, whose deadline is over first, and names 0: which has met 1 at once,
+   because 1 had announced itself before, and which has left when 1 takes up that 0 was there. */
 static void never_come(local_rank_t *self)
 {
     static const int ring[] = {0, 2, 1};
@@ -305,9 +311,10 @@ static void never_come(local_rank_t *self)
     if (self->rank == 0) {
         atomic_store(&through, 0);
         atomic_store(&announced, false);
+        atomic_store(&left, false);
     }
     set_deadline(self, 0.5);
-    wire->ops = self->rank == 1 ? &telling : real_ops;
+    wire->ops = &telling;
     while (self->rank == 0 && !atomic_load(&announced))
         usleep(1000);
     if (self->rank < 2) {
