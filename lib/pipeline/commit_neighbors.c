@@ -100,6 +100,12 @@ static sv_wire_control_t stage_word(const selvage_exchange_t *x, const sv_peer_t
                                         peer->talk.said_value[stage], peer->talk.turn}};
 }
 
+/* Whether a word that was said is to be said again, if it is asked for. Who has left has nothing else to say. */
+static bool still_holds(const sv_peer_t *peer, unsigned stage)
+{
+    return peer->talk.said[stage] && (!peer->talk.said[SV_STAGE_LEFT] || stage == SV_STAGE_LEFT);
+}
+
 /* The peer of an exchange that knows it by that number; number 0 says that any will do. */
 static sv_peer_t *find_talking(selvage_comm_t *comm, int source, uint64_t theirs, uint64_t ours,
                                selvage_exchange_t **x_out)
@@ -203,7 +209,7 @@ selvage_status_t sv_neighbors_take_word(selvage_comm_t *comm, int source, const 
     peer->talk.heard_value[stage] = message->word[4];
     if (leaves)
         note_lost(x, peer, left);
-    if (asks && peer->talk.said[stage] && !peer->talk.acked[stage]) {
+    if (asks && still_holds(peer, (unsigned)stage) && !peer->talk.acked[stage]) {
         sv_wire_control_t answer = stage_word(x, peer, (unsigned)stage);
         (void)sv_wire_control_send(comm->wire, source, &answer); /* no room: it asks again */
     }
@@ -317,7 +323,7 @@ static void repeat_to_peer(const selvage_exchange_t *x, const sv_peer_t *peer)
     }
     for (unsigned stage = 0; stage < SV_STAGES; stage++) {
         sv_wire_control_t message = stage_word(x, peer, stage);
-        if (peer->talk.said[stage] && (!peer->talk.acked[stage] || must_ask(peer, stage)))
+        if (still_holds(peer, stage) && (!peer->talk.acked[stage] || must_ask(peer, stage)))
             (void)sv_wire_control_send(x->comm->wire, peer->rank, &message);
     }
 }
