@@ -49,6 +49,12 @@ typedef enum selvage_checksum {
     SELVAGE_CHECKSUM_OFF = -1     /**< no digest, no verdict: damage is not seen, what is lost is not asked for */
 } selvage_checksum_t;
 
+/** Which ranks create, commit and destroy an exchange together. */
+typedef enum selvage_scope {
+    SELVAGE_SCOPE_ALL = 0,      /**< all ranks of the communicator, also those without packets */
+    SELVAGE_SCOPE_NEIGHBORS = 1 /**< a rank and those to or from which it has packets; see selvage_exchange_commit() */
+} selvage_scope_t;
+
 /** Parameters of selvage_exchange_create(). Every member but struct_size may stay zero. */
 typedef struct selvage_exchange_params {
     size_t struct_size;          /**< sizeof of this struct, set by SELVAGE_EXCHANGE_PARAMS_INIT */
@@ -58,6 +64,8 @@ typedef struct selvage_exchange_params {
                                       Ranks need not agree */
     int varying;                 /**< not 0: selvage_exchange_set_bytes() may be called, which costs what it says there.
                                       Must agree between ranks; not together with rebindable */
+    selvage_scope_t scope;       /**< who commits it; must agree between neighbours */
+    int reserved;                /**< zero */
 } selvage_exchange_params_t;
 
 /** Initialiser: `selvage_exchange_params_t p = {SELVAGE_EXCHANGE_PARAMS_INIT};` */
@@ -75,7 +83,8 @@ static inline selvage_exchange_params_t selvage_exchange_params_init(void)
  * @brief Makes an empty exchange. Local; does not block; one thread at a time per communicator.
  *
  * All ranks create their exchanges in one order, and commit them in one order, also where a rank has no packets. So the
- * n-th that one rank created is the n-th of all, which commit checks.
+ * n-th that one rank created is the n-th of all, which commit checks. Those of scope SELVAGE_SCOPE_NEIGHBORS are not
+ * counted: a rank creates as many as it has a part in.
  *
  * @param[in]  params  NULL for defaults
  * @param[out] ex_out  owned by the caller; freed by selvage_exchange_destroy() before the communicator
@@ -188,6 +197,19 @@ selvage_status_t selvage_exchange_add_graph(selvage_exchange_t *ex, MPI_Comm gra
  * Collective over the communicator, also for ranks without packets; blocks up to the deadline; not stream-ordered.
  * All ranks commit or none: one rank's failure is every rank's. The ranks that found it have the packet in their
  * detail, the others the rank. After an error the exchange can only be destroyed.
+ *
+ * With params.scope SELVAGE_SCOPE_NEIGHBORS it is collective among neighbours instead: this rank, and those to or from
+ * which it declares packets, each of which declares some for or from this one. No other rank is called or waited for,
+ * and time and memory grow with the neighbours only. A rank without packets to others commits alone.
+ * - Any two ranks commit what they share in the same order, and no ranks wait for each other around a ring.
+ * - The deadline counts from the call, and again at each step; progress of other exchanges does not prolong it.
+ * - A rank that a neighbour waits for in vain (it did not come, or does not name the neighbour) is named there, with
+ *   ERR_TIMEOUT. The communicator stays usable.
+ * - A failure is one of the neighbours, too, and of their neighbours as far as those are still in commit. A rank
+ *   that has completed the commit before a neighbour failed learns it from start or wait, by ERR_PEER. One that comes
+ *   late fails as well, so that both commit the same exchange next. But if its neighbour has given up because it did
+ *   not come (ERR_TIMEOUT), it meets the next commit of that one.
+ * - Where memory cannot be mapped, packets between those two ranks are staged; later commits may find a better route.
  *
  * @return ERR_MISMATCH (no partner, other size, other policy, other order of commits: the rank that is elsewhere, and
  *         where, is named), ERR_ARGUMENT (packets that overlap, both named), ERR_STATE (a second commit),
@@ -351,7 +373,8 @@ const char *selvage_route_name(selvage_route_t route);
 /**
  * @brief Frees an exchange. Collective over the communicator once committed, else local. Accepts NULL.
  *
- * Blocks until all ranks have come, at most for the deadline (10 s after an error).
+ * With params.scope SELVAGE_SCOPE_NEIGHBORS it is collective among the neighbours only, in the order of any two ranks.
+ * Blocks until all of them have come, at most for the deadline (10 s after an error).
  * After an error on the direct route MPI may write receive buffers until this returns; keep them until then.
  * An epoch under way is abandoned with a warning. Memory that MPI, a copy engine or a peer may still write is set
  * aside until the process ends, never reused.

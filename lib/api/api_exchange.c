@@ -43,6 +43,11 @@ selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exc
         status = sv_api_check_policy(own.route, own.checksum);
     if (status == SELVAGE_SUCCESS && own.varying && own.rebindable)
         status = sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_create: params has both rebindable and varying");
+    if (status == SELVAGE_SUCCESS && own.scope != SELVAGE_SCOPE_ALL && own.scope != SELVAGE_SCOPE_NEIGHBORS)
+        status = sv_error(SELVAGE_ERR_ARGUMENT, "selvage_exchange_create: params.scope is %d; wanted a selvage_scope_t",
+                          (int)own.scope);
+    if (status == SELVAGE_SUCCESS && own.reserved != 0)
+        status = sv_error(SELVAGE_ERR_ARGUMENT, "selvage_exchange_create: params.reserved is %d, not 0", own.reserved);
     exchange_call_t call = {.comm = comm, .params = &own};
     if (status == SELVAGE_SUCCESS)
         status = sv_comm_run(comm, run_exchange_create, &call);

@@ -5,19 +5,22 @@
  *   type              word[1]   word[2]  word[3]  word[4]  word[5]   word[6]
  *   AGREE             sequence  round    value 0  value 1  value 2   value 3
  *   AGREE_ACK         sequence  round                                          an AGREE came
- *   HANDSHAKE         commit    bytes                                          of the descriptor message on SETUP
+ *   HANDSHAKE         commit    bytes    before   turn                         of the descriptor message on SETUP
  *   HANDSHAKE_ACK     commit                                                   a HANDSHAKE came
  *   RESEND_HANDSHAKE  commit                                                   send your descriptors again
  *   VERDICT           exchange  epoch                                          all packets of it by messages are good
  *   RESEND            exchange  epoch    index    attempt  reason              send this packet again
  *   QUERY             exchange  epoch                                          is my verdict still coming?
  *   FAIL              exchange  epoch    status   packet   record    data      it is lost here from this epoch on
+ *   NEIGHBOR          commit    yours    stage    value    turn                of a commit by neighbours only
+ *   NEIGHBOR_ACK      commit    stage    gone                                  a NEIGHBOR came
  *
- * Of FAIL, packet is source << 32 | index, and then come the digests in the record and of the data.
+ * In a commit by neighbours only, before is the last one with that rank that has completed, and turn counts them. Of
+ * FAIL, packet is source << 32 | index, and then come the digests in the record and of the data.
  *
- * A lost or damaged one does no harm. AGREE and HANDSHAKE are repeated until they are acknowledged, a few times and at
- * growing intervals, and every repeat is acknowledged. QUERY asks for a verdict and RESEND for a packet, and both are
- * repeated. A lost FAIL is sent again to who asks.
+ * A lost or damaged one does no harm. AGREE, NEIGHBOR and HANDSHAKE are repeated until they are acknowledged, a few
+ * times and at growing intervals, and every repeat is acknowledged. QUERY asks for a verdict and RESEND for a packet,
+ * and both are repeated. A lost FAIL is sent again to who asks.
  */
 #ifndef SV_COMM_CONTROL_H
 #define SV_COMM_CONTROL_H
@@ -33,7 +36,9 @@ typedef enum sv_control_type {
     SV_CONTROL_QUERY,
     SV_CONTROL_FAIL,
     SV_CONTROL_AGREE_ACK,
-    SV_CONTROL_RESEND_HANDSHAKE
+    SV_CONTROL_RESEND_HANDSHAKE,
+    SV_CONTROL_NEIGHBOR,
+    SV_CONTROL_NEIGHBOR_ACK
 } sv_control_type_t;
 
 /* Receives what there is and hands it to whom it concerns. *moved_out tells whether there was any. */

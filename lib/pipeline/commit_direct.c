@@ -27,8 +27,7 @@ bool sv_commit_peer_is_able(const sv_peer_t *peer)
     return ((const sv_handshake_head_t *)(const void *)peer->handshake_in)->direct_able;
 }
 
-/* Turns a packet whose route does not work into a staged one. */
-static void stage_instead(sv_packet_t *p)
+void sv_commit_stage_instead(sv_packet_t *p)
 {
     sv_packet_set_route(p, SELVAGE_ROUTE_STAGED);
     p->in_place = false;
@@ -56,10 +55,10 @@ static selvage_status_t agree_on_pair(selvage_exchange_t *x, sv_peer_t *peer, bo
     x->comm->logged_not_able |= !able;
     for (uint32_t i = 0; i < x->nsends; i++)
         if (x->sends[i].p.peer == peer && x->sends[i].p.ops->from_user_memory)
-            stage_instead(&x->sends[i].p);
+            sv_commit_stage_instead(&x->sends[i].p);
     for (uint32_t i = 0; i < x->nrecvs; i++)
         if (x->recvs[i].p.peer == peer && x->recvs[i].p.ops->from_user_memory)
-            stage_instead(&x->recvs[i].p);
+            sv_commit_stage_instead(&x->recvs[i].p);
     peer->wants_direct = false;
     return SELVAGE_SUCCESS;
 }

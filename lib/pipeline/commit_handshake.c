@@ -22,15 +22,17 @@ enum { REPEATS_MAX = 8 };
 
 #define FIRST_REPEAT_NS UINT64_C(20000000) /* then twice as long each time */
 
-int sv_commit_setup_tag(const selvage_comm_t *comm)
+int sv_commit_setup_tag(const selvage_comm_t *comm, uint64_t number)
 {
-    enum { RESERVED_TAGS = 40 }; /* of the timeline, of gatherings, of collectives between nodes */
-    return RESERVED_TAGS + 2 * (int)(comm->exchanges->commits % (uint64_t)((comm->wire->tag_max - RESERVED_TAGS) / 2));
+    enum { RESERVED_TAGS = 40, KINDS = 4, OF_NEIGHBORS = 2 }; /* of the timeline, of gatherings, of collectives */
+    const uint64_t turns = (uint64_t)((comm->wire->tag_max - RESERVED_TAGS) / KINDS);
+    const int tag = RESERVED_TAGS + KINDS * (int)((number & ~SV_NEIGHBOR_NUMBER) % turns);
+    return number & SV_NEIGHBOR_NUMBER ? tag + OF_NEIGHBORS : tag;
 }
 
-int sv_commit_probe_tag(const selvage_comm_t *comm)
+int sv_commit_probe_tag(const selvage_comm_t *comm, uint64_t number)
 {
-    return sv_commit_setup_tag(comm) + 1;
+    return sv_commit_setup_tag(comm, number) + 1;
 }
 
 static selvage_status_t send_ack(selvage_comm_t *comm, int peer, uint64_t commit)
@@ -39,30 +41,42 @@ static selvage_status_t send_ack(selvage_comm_t *comm, int peer, uint64_t commit
     return sv_control_send_wait(comm, peer, &message);
 }
 
-/* A handshake for the commit under way: acks it and posts the receive of its descriptors. */
-static selvage_status_t accept_handshake(selvage_exchange_t *x, int source, uint64_t bytes)
+selvage_status_t sv_commit_accept_handshake(selvage_exchange_t *x, sv_peer_t *peer, uint64_t number, uint64_t bytes)
 {
-    sv_peer_t *peer;
-    SV_TRY(sv_commit_peer(x, source, true, &peer));
+    const int source = peer->rank;
     if (peer->handshake_known)
         return SELVAGE_SUCCESS; /* said again, because the ack was lost */
+    peer->number = number;
     if (bytes < sizeof(sv_handshake_head_t))
         return sv_error(SELVAGE_ERR_MISMATCH, "rank %d runs another version of Selvage", source);
     SV_TRY(sv_calloc(bytes, 1, &peer->handshake_in));
     peer->handshake_in_bytes = bytes;
     SV_TRY(sv_wire_recv(x->comm->wire, SV_WIRE_SETUP, peer->handshake_in, bytes, source,
-                        sv_commit_setup_tag(x->comm), &peer->handshake_in_request));
+                        sv_commit_setup_tag(x->comm, peer->number), &peer->handshake_in_request));
     peer->handshake_known = true;
     peer->request_next_ns = sv_clock_ns() + FIRST_REPEAT_NS;
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes)
+/* A handshake for the commit of all ranks under way, of a rank that this one may not know. */
+static selvage_status_t accept_handshake(selvage_exchange_t *x, int source, uint64_t bytes)
 {
+    sv_peer_t *peer;
+    SV_TRY(sv_commit_peer(x, source, true, &peer));
+    return sv_commit_accept_handshake(x, peer, x->number, bytes);
+}
+
+selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
+{
+    const uint64_t commit = message->word[1], bytes = message->word[2];
     selvage_exchange_t *x = comm->exchanges->committing;
     sv_list_t *const pending = &comm->exchanges->pending_handshakes;
     sv_pending_handshake_t *early = NULL;
-    if (x && commit == comm->exchanges->commits) {
+    if (commit & SV_NEIGHBOR_NUMBER) {
+        SV_TRY(sv_neighbors_take_handshake(comm, source, message));
+        return send_ack(comm, source, commit);
+    }
+    if (x && commit == x->number) {
         selvage_status_t status = accept_handshake(x, source, bytes);
         if (x->failure.status == SELVAGE_SUCCESS)
             x->failure.status = status; /* agreed on in its turn; the sender must not wait for the ack */
@@ -87,7 +101,7 @@ selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, u
 void sv_commit_receive_ack(selvage_comm_t *comm, int source, uint64_t commit)
 {
     selvage_exchange_t *x = comm->exchanges->committing;
-    sv_peer_t *peer = x && commit == comm->exchanges->commits ? sv_exchange_peer(x, source) : NULL;
+    sv_peer_t *peer = x && commit == x->number ? sv_exchange_peer(x, source) : NULL;
     if (peer)
         peer->handshake_acked = true;
 }
@@ -99,7 +113,7 @@ static void fill_head(const selvage_exchange_t *x, const sv_peer_t *peer, sv_han
                                   .source = (uint32_t)x->comm->wire->rank,
                                   .destination = (uint32_t)peer->rank,
                                   .nonce = x->comm->nonce,
-                                  .commit = x->comm->exchanges->commits,
+                                  .commit = x->number,
                                   .policy = (uint32_t)x->policy,
                                   .varying = x->varying,
                                   .nsends = peer->nsends,
@@ -169,24 +183,19 @@ bool sv_commit_handshake_is_whole(const selvage_comm_t *comm, const sv_peer_t *p
     return bytes == peer->handshake_in_bytes && bytes >= sizeof *head &&
            head->check == check_handshake(peer->handshake_in, bytes) && head->kind == SV_HANDSHAKE_KIND &&
            head->source == (uint32_t)peer->rank && head->destination == (uint32_t)comm->wire->rank &&
-           head->nonce == comm->nonce && head->commit == comm->exchanges->commits;
+           head->nonce == comm->nonce && head->commit == peer->number;
 }
 
-static selvage_status_t send_descriptors(selvage_comm_t *comm, sv_peer_t *peer)
+selvage_status_t sv_commit_send_descriptors(selvage_exchange_t *x, sv_peer_t *peer)
 {
-    return sv_wire_send(comm->wire, SV_WIRE_SETUP, peer->handshake_out, peer->handshake_out_bytes, peer->rank,
-                        sv_commit_setup_tag(comm), &peer->handshake_out_request);
+    SV_TRY(sv_wire_send(x->comm->wire, SV_WIRE_SETUP, peer->handshake_out, peer->handshake_out_bytes, peer->rank,
+                        sv_commit_setup_tag(x->comm, x->number), &peer->handshake_out_request));
+    peer->handshake_sent = true;
+    return SELVAGE_SUCCESS;
 }
 
-static sv_wire_control_t announce_handshake(const selvage_comm_t *comm, const sv_peer_t *peer)
+selvage_status_t sv_commit_write_descriptors(selvage_exchange_t *x, sv_peer_t *peer)
 {
-    return (sv_wire_control_t){.word = {SV_CONTROL_HANDSHAKE, comm->exchanges->commits, peer->handshake_out_bytes}};
-}
-
-/* Writes the descriptors for a peer, and sends them after their announcement. */
-static selvage_status_t send_handshake(selvage_exchange_t *x, sv_peer_t *peer)
-{
-    selvage_comm_t *comm = x->comm;
     const sv_exchange_memory_t *memory = &x->memory;
     peer->handshake_out_bytes = sizeof(sv_handshake_head_t) + peer->nsends * sizeof(sv_handshake_send_t) +
                                 peer->nrecvs * sizeof(sv_handshake_recv_t);
@@ -221,18 +230,28 @@ static selvage_status_t send_handshake(selvage_exchange_t *x, sv_peer_t *peer)
             slab_at += p->nslots * sv_commit_slot_bytes(p);
     }
     head->check = check_handshake(peer->handshake_out, peer->handshake_out_bytes);
+    return SELVAGE_SUCCESS;
+}
 
-    SV_TRY(send_descriptors(comm, peer));
-    peer->handshake_sent = true;
-    sv_wire_control_t message = announce_handshake(comm, peer);
-    return sv_control_send_wait(comm, peer->rank, &message);
+static sv_wire_control_t announce_handshake(const selvage_exchange_t *x, const sv_peer_t *peer)
+{
+    return (sv_wire_control_t){.word = {SV_CONTROL_HANDSHAKE, x->number, peer->handshake_out_bytes}};
+}
+
+/* Writes the descriptors for a peer, and sends them and their announcement. */
+static selvage_status_t send_handshake(selvage_exchange_t *x, sv_peer_t *peer)
+{
+    SV_TRY(sv_commit_write_descriptors(x, peer));
+    SV_TRY(sv_commit_send_descriptors(x, peer));
+    sv_wire_control_t message = announce_handshake(x, peer);
+    return sv_control_send_wait(x->comm, peer->rank, &message);
 }
 
 /* Descriptors are kept until the commit ends, so that they can be sent again. */
 selvage_status_t sv_commit_receive_resend(selvage_comm_t *comm, int source, uint64_t commit)
 {
     selvage_exchange_t *x = comm->exchanges->committing;
-    sv_peer_t *peer = x && commit == comm->exchanges->commits ? sv_exchange_peer(x, source) : NULL;
+    sv_peer_t *peer = x && commit == x->number ? sv_exchange_peer(x, source) : NULL;
     if (!peer || !peer->handshake_sent || !peer->handshake_out)
         return SELVAGE_SUCCESS;
     if (!peer->setup_sent) {
@@ -241,7 +260,7 @@ selvage_status_t sv_commit_receive_resend(selvage_comm_t *comm, int source, uint
             return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
     }
     peer->setup_sent = false;
-    return send_descriptors(comm, peer);
+    return sv_commit_send_descriptors(x, peer);
 }
 
 static const sv_peer_t *unacked_peer(const selvage_exchange_t *x)
@@ -270,7 +289,7 @@ static selvage_status_t await_acks(selvage_exchange_t *x)
             /* Handshakes that nobody has answered are said again: they, or the answers, were lost. */
             for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
                 const sv_peer_t *silent = SV_CONTAINER_OF(it, sv_peer_t, link);
-                sv_wire_control_t message = announce_handshake(x->comm, silent);
+                sv_wire_control_t message = announce_handshake(x, silent);
                 if (silent->handshake_sent && !silent->handshake_acked)
                     (void)sv_wire_control_send(x->comm->wire, silent->rank, &message);
             }
@@ -312,17 +331,16 @@ selvage_status_t sv_commit_handshake(selvage_exchange_t *x, selvage_status_t sta
                     x->create_number, status, &unused, x->comm->timeout_s);
 }
 
-static void request_descriptors(selvage_comm_t *comm, sv_peer_t *peer)
+static void request_descriptors(const selvage_comm_t *comm, sv_peer_t *peer)
 {
-    sv_wire_control_t message = {.word = {SV_CONTROL_RESEND_HANDSHAKE, comm->exchanges->commits}};
+    sv_wire_control_t message = {.word = {SV_CONTROL_RESEND_HANDSHAKE, peer->number}};
     if (peer->descriptor_requests < REPEATS_MAX)
         (void)sv_wire_control_send(comm->wire, peer->rank, &message);
     peer->descriptor_requests += peer->descriptor_requests < REPEATS_MAX;
     peer->request_next_ns = sv_clock_ns() + (FIRST_REPEAT_NS << peer->descriptor_requests);
 }
 
-/* Tests the two set-up messages of a peer; true when both are through. */
-static selvage_status_t test_peer(selvage_exchange_t *x, sv_peer_t *peer, bool *through)
+selvage_status_t sv_commit_test_descriptors(selvage_exchange_t *x, sv_peer_t *peer, bool *through)
 {
     sv_wire_t *wire = x->comm->wire;
     *through = true;
@@ -344,7 +362,7 @@ static selvage_status_t test_peer(selvage_exchange_t *x, sv_peer_t *peer, bool *
                                 "damaged, and again after it was asked for %u times", peer->rank,
                                 peer->descriptor_requests);
             SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, peer->handshake_in, peer->handshake_in_bytes, peer->rank,
-                                sv_commit_setup_tag(x->comm), &peer->handshake_in_request));
+                                sv_commit_setup_tag(x->comm, peer->number), &peer->handshake_in_request));
             request_descriptors(x->comm, peer);
         } else if (status == SELVAGE_IN_PROGRESS && sv_clock_ns() > peer->request_next_ns) {
             request_descriptors(x->comm, peer);
@@ -362,7 +380,7 @@ selvage_status_t sv_commit_handshake_drain(selvage_exchange_t *x, double timeout
     while (it != &x->peers) {
         bool through;
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        SV_TRY(test_peer(x, peer, &through));
+        SV_TRY(sv_commit_test_descriptors(x, peer, &through));
         if (through) {
             it = it->next;
             continue;

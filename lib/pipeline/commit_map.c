@@ -214,16 +214,15 @@ bool sv_commit_is_proved(selvage_exchange_t *x)
     return all;
 }
 
-static selvage_status_t fall_back_for_peer(selvage_exchange_t *x, sv_peer_t *peer, int attempt)
+selvage_route_t sv_commit_reach_of_pair(const sv_peer_t *peer)
 {
-    enum { ATTEMPTS_PATIENT = 2 }; /* mappings that come and go are not trusted for ever */
-    const selvage_route_t theirs = proof_of(peer), ours = peer->reach;
-    const bool failed_here = ours > SELVAGE_ROUTE_PEER, failed_there = theirs > SELVAGE_ROUTE_PEER;
-    selvage_route_t best = theirs > ours ? theirs : ours;
-    if (!failed_here && !failed_there)
-        return SELVAGE_SUCCESS;
-    if (attempt >= ATTEMPTS_PATIENT)
-        best = SELVAGE_ROUTE_STAGED;
+    const selvage_route_t theirs = proof_of(peer);
+    return theirs > peer->reach ? theirs : peer->reach;
+}
+
+selvage_status_t sv_commit_limit_pair(selvage_exchange_t *x, sv_peer_t *peer, selvage_route_t best)
+{
+    const bool failed_here = peer->reach > SELVAGE_ROUTE_PEER, failed_there = proof_of(peer) > SELVAGE_ROUTE_PEER;
     const char *why = failed_here ? peer->why : "that rank says why";
     if (x->forced_route != SELVAGE_ROUTE_DEFAULT && x->forced_route < best)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "route %s was asked for, but memory of rank %d cannot be mapped here "
@@ -236,6 +235,15 @@ static selvage_status_t fall_back_for_peer(selvage_exchange_t *x, sv_peer_t *pee
     return sv_fallback_set(x->comm, peer->rank, best);
 }
 
+static selvage_status_t fall_back_for_peer(selvage_exchange_t *x, sv_peer_t *peer, int attempt)
+{
+    enum { ATTEMPTS_PATIENT = 2 }; /* mappings that come and go are not trusted for ever */
+    const selvage_route_t best = sv_commit_reach_of_pair(peer);
+    if (best <= SELVAGE_ROUTE_PEER)
+        return SELVAGE_SUCCESS;
+    return sv_commit_limit_pair(x, peer, attempt >= ATTEMPTS_PATIENT ? SELVAGE_ROUTE_STAGED : best);
+}
+
 selvage_status_t sv_commit_fall_back(selvage_exchange_t *x, int attempt)
 {
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
@@ -246,20 +254,27 @@ selvage_status_t sv_commit_fall_back(selvage_exchange_t *x, int attempt)
     return SELVAGE_SUCCESS;
 }
 
-void sv_commit_unmap(selvage_exchange_t *x)
+void sv_commit_unmap_peer(selvage_exchange_t *x, sv_peer_t *peer)
 {
     for (uint32_t i = 0; i < x->nsends; i++) {
+        if (x->sends[i].p.peer != peer)
+            continue;
         sv_transfer_unmap(x->sends[i].mapping);
         x->sends[i].mapping = NULL;
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
+        if (x->recvs[i].p.peer != peer)
+            continue;
         sv_transfer_unmap(x->recvs[i].mapping);
         x->recvs[i].mapping = NULL;
     }
-    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
-        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        if (peer->segment_open)
-            sv_shared_close(&peer->segment);
-        peer->segment_open = false;
-    }
+    if (peer->segment_open)
+        sv_shared_close(&peer->segment);
+    peer->segment_open = false;
+}
+
+void sv_commit_unmap(selvage_exchange_t *x)
+{
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next)
+        sv_commit_unmap_peer(x, SV_CONTAINER_OF(it, sv_peer_t, link));
 }

@@ -46,7 +46,7 @@ static void record_identity(sv_packet_t *p, bool is_send)
     p->identity = (sv_record_t){.magic = SV_RECORD_MAGIC,
                                 .version = SV_RECORD_VERSION,
                                 .kind = SV_RECORD_PACKET,
-                                .exchange = p->x->id,
+                                .exchange = p->peer->exchange_id,
                                 .index = p->index,
                                 .tag = (uint32_t)p->tag,
                                 .source = is_send ? own : other,
@@ -58,11 +58,12 @@ static void record_identity(sv_packet_t *p, bool is_send)
 /* What a receiver may say of how a packet travels; what it says of memory is bounded once that is mapped. */
 static selvage_status_t bound_way(const sv_peer_t *peer, const entry_t *ours, const entry_t *theirs)
 {
-    const sv_wire_t *wire = ((const sv_send_t *)ours->packet)->p.x->comm->wire;
+    const selvage_exchange_t *x = ((const sv_send_t *)ours->packet)->p.x;
+    const sv_wire_t *wire = x->comm->wire;
     const sv_handshake_recv_t *recv = theirs->descriptor;
     const bool known = recv->route >= SELVAGE_ROUTE_SELF && recv->route <= SELVAGE_ROUTE_DIRECT;
     const sv_route_ops_t *ops = sv_route_ops_of(known ? (selvage_route_t)recv->route : SELVAGE_ROUTE_DEFAULT);
-    const bool tags = (!ops->messaged || recv->wire_tag <= (uint32_t)wire->tag_max) &&
+    const bool tags = ((!ops->messaged && !x->neighbors) || recv->wire_tag <= (uint32_t)wire->tag_max) &&
                       (!ops->from_user_memory || recv->record_tag <= (uint32_t)wire->tag_max);
     if (!known || !tags || (ops->within_rank && peer->rank != wire->rank) || recv->in_place > 1 ||
         recv->kernel_copy > 1)
@@ -145,12 +146,14 @@ static selvage_status_t match_peer(selvage_exchange_t *x, sv_peer_t *peer, entry
 
 selvage_status_t sv_commit_match(selvage_exchange_t *x)
 {
-    x->id = x->comm->nonce + x->comm->exchanges->commits;
+    x->id = x->comm->nonce + x->number;
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (!peer->handshake_known)
             return sv_error(SELVAGE_ERR_MISMATCH, "rank %d has no packet for or from this rank, which declares %u "
                             "sends to and %u receives from it", peer->rank, peer->nsends, peer->nrecvs);
+        /* Of all ranks both numbers are the same. */
+        peer->exchange_id = x->comm->nonce + (x->comm->wire->rank <= peer->rank ? x->number : peer->number);
         const sv_handshake_head_t *head = match_head_of(peer);
         const size_t wanted_bytes = sizeof *head + (size_t)head->nsends * sizeof(sv_handshake_send_t) +
                                     (size_t)head->nrecvs * sizeof(sv_handshake_recv_t);

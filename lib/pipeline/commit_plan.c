@@ -25,7 +25,7 @@ static size_t round_up_slot_bytes(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-sv_peer_t *sv_exchange_peer(selvage_exchange_t *x, int rank)
+sv_peer_t *sv_exchange_peer(const selvage_exchange_t *x, int rank)
 {
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
@@ -192,7 +192,8 @@ static selvage_status_t plan_recv(sv_recv_t *recv, size_t *slab_bytes)
     sv_packet_t *p = &recv->p;
     SV_TRY(choose_route(p));
     const sv_route_ops_t *ops = p->ops;
-    if (ops->messaged)
+    /* Between neighbours a pair alone falls back to staged, when the sender knows the tag already. */
+    if (ops->messaged || p->x->neighbors)
         SV_TRY(sv_exchange_tag_get(p->x->comm, &p->wire_tag));
     if (ops->from_user_memory)
         SV_TRY(sv_exchange_tag_get(p->x->comm, &p->record_tag));

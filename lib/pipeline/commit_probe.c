@@ -7,6 +7,10 @@
  * All messages of a probe have the commit's tag on the set-up channel, so that what a failed commit leaves behind never
  * meets a later one. All pairs are probed at the same time: ranks that waited for one peer after the other could wait
  * around a ring. Memory that the wire may still touch at the end is set aside.
+ *
+ * An MPI that loses messages of device memory must not hold up the commit for the deadline: they have a limit of their
+ * own. It counts from when both ends of the pair have opened them. In a commit of all ranks that is at once; neighbours
+ * say it, because one of them may wait for a neighbour of its own before.
  */
 #include <string.h>
 
@@ -18,8 +22,6 @@
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
 
-/* How long messages of device memory may take; an MPI that loses them must not hold up the commit for the deadline. */
-static const double PROBE_TIMEOUT_S = 30.0;
 /* One word; one that goes with its envelope; one that does not, and is no multiple of anything. */
 enum { PROBES = 3, PROBE_BYTES_0 = 8, PROBE_BYTES_1 = 4096, PROBE_BYTES_2 = (1 << 20) + 1, LANDING_FILL = 0xa5 };
 static const size_t probe_bytes[PROBES] = {PROBE_BYTES_0, PROBE_BYTES_1, PROBE_BYTES_2};
@@ -49,6 +51,7 @@ typedef struct sv_direct_probe {
     sv_wire_request_t send[MESSAGES], recv[MESSAGES];
     bool sending[MESSAGES], receiving[MESSAGES]; /* open requests */
     bool damaged;                                /* a message had another size */
+    uint64_t both_open_ns;                       /* when both ends had opened them; 0: not yet */
 } sv_direct_probe_t;
 
 /* One step of all pairs. */
@@ -62,12 +65,12 @@ typedef struct step {
 /* --- the messages of one pair ------------------------------------------------------------------------------------- */
 
 /* What packet a probe is: no real one, because their epochs begin at 1. */
-static sv_record_t identity_of(const selvage_exchange_t *x, int source, int destination, uint32_t number)
+static sv_record_t identity_of(const sv_peer_t *peer, int source, int destination, uint32_t number)
 {
     return (sv_record_t){.magic = SV_RECORD_MAGIC,
                          .version = SV_RECORD_VERSION,
                          .kind = SV_RECORD_PACKET,
-                         .exchange = x->id,
+                         .exchange = peer->exchange_id,
                          .index = number,
                          .source = (uint32_t)source,
                          .destination = (uint32_t)destination,
@@ -103,7 +106,7 @@ static selvage_status_t make_probe(const step_t *step, sv_peer_t *peer)
                                .scratch = &peer->probe->memory->scratch[i],
                                .record = (uint8_t *)&peer->probe->words->sent[i],
                                .mode = SV_DIGEST_PREPARE,
-                               .identity = identity_of(x, x->comm->wire->rank, peer->rank, i)};
+                               .identity = identity_of(peer, x->comm->wire->rank, peer->rank, i)};
         SV_TRY(launch_digest(step, &arg));
     }
     return SELVAGE_SUCCESS;
@@ -112,8 +115,8 @@ static selvage_status_t make_probe(const step_t *step, sv_peer_t *peer)
 static selvage_status_t send_message(const step_t *step, sv_peer_t *peer, int number, const void *buf, size_t bytes)
 {
     selvage_comm_t *comm = step->x->comm;
-    SV_TRY(sv_wire_send(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank, sv_commit_probe_tag(comm),
-                        &peer->probe->send[number]));
+    SV_TRY(sv_wire_send(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank,
+                        sv_commit_probe_tag(comm, step->x->number), &peer->probe->send[number]));
     peer->probe->sending[number] = true;
     return SELVAGE_SUCCESS;
 }
@@ -121,8 +124,8 @@ static selvage_status_t send_message(const step_t *step, sv_peer_t *peer, int nu
 static selvage_status_t post_message(const step_t *step, sv_peer_t *peer, int number, void *buf, size_t bytes)
 {
     selvage_comm_t *comm = step->x->comm;
-    SV_TRY(sv_wire_recv(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank, sv_commit_probe_tag(comm),
-                        &peer->probe->recv[number]));
+    SV_TRY(sv_wire_recv(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank,
+                        sv_commit_probe_tag(comm, peer->number), &peer->probe->recv[number]));
     peer->probe->receiving[number] = true;
     return SELVAGE_SUCCESS;
 }
@@ -139,7 +142,7 @@ static selvage_status_t open_messages(const step_t *step, sv_peer_t *peer)
         SV_TRY(send_message(step, peer, 2 * i, step->area + probe_offset[i], probe_bytes[i]));
         SV_TRY(send_message(step, peer, 2 * i + 1, &probe->words->sent[i], SV_RECORD_BYTES));
     }
-    return SELVAGE_SUCCESS;
+    return step->x->neighbors ? sv_neighbors_say(step->x, peer, SV_STAGE_PROBING) : SELVAGE_SUCCESS;
 }
 
 static size_t probe_message_bytes(int number)
@@ -189,26 +192,26 @@ static selvage_status_t launch_verify(const step_t *step, sv_peer_t *peer)
                                .record = (uint8_t *)&probe->words->arrived[i],
                                .result = &probe->words->result[i],
                                .mode = SV_DIGEST_VERIFY,
-                               .identity = identity_of(x, peer->rank, x->comm->wire->rank, i)};
+                               .identity = identity_of(peer, peer->rank, x->comm->wire->rank, i)};
         SV_TRY(launch_digest(step, &arg));
     }
     return SELVAGE_SUCCESS;
 }
 
 /* Both ends must come to the same decision, so the word must be one of two, and of this pair and commit. */
-static uint64_t found_word(const selvage_exchange_t *x, int source, int destination, bool good)
+static uint64_t found_word(const sv_peer_t *peer, int source, int destination, bool good)
 {
-    return sv_digest_mix(sv_digest_mix(x->id + good) + ((uint64_t)(uint32_t)source << 32 | (uint32_t)destination)) | 1;
+    const uint64_t pair = (uint64_t)(uint32_t)source << 32 | (uint32_t)destination;
+    return sv_digest_mix(sv_digest_mix(peer->exchange_id + good) + pair) | 1;
 }
 
 static selvage_status_t compare_found(const step_t *step, sv_peer_t *peer)
 {
-    const selvage_exchange_t *x = step->x;
-    const int own = x->comm->wire->rank;
+    const int own = step->x->comm->wire->rank;
     uint64_t word = peer->probe->words->good_there;
-    peer->direct_proved = word == found_word(x, peer->rank, own, true) &&
-                          peer->probe->words->good_here == found_word(x, own, peer->rank, true);
-    if (word != found_word(x, peer->rank, own, true) && word != found_word(x, peer->rank, own, false))
+    peer->direct_proved = word == found_word(peer, peer->rank, own, true) &&
+                          peer->probe->words->good_here == found_word(peer, own, peer->rank, true);
+    if (word != found_word(peer, peer->rank, own, true) && word != found_word(peer, peer->rank, own, false))
         return sv_error(SELVAGE_ERR_CHECKSUM, "selvage_exchange_commit: what rank %d says of its probe came damaged",
                         peer->rank);
     return SELVAGE_SUCCESS;
@@ -220,7 +223,7 @@ static selvage_status_t send_found(const step_t *step, sv_peer_t *peer)
     bool good = is_probe_sent(probe) && !probe->damaged;
     for (int i = 0; i < PROBES; i++)
         good &= probe->words->result[i].verified != 0;
-    probe->words->good_here = found_word(step->x, step->x->comm->wire->rank, peer->rank, good);
+    probe->words->good_here = found_word(peer, step->x->comm->wire->rank, peer->rank, good);
     return send_message(step, peer, FOUND, &probe->words->good_here, sizeof probe->words->good_here);
 }
 
@@ -236,25 +239,54 @@ static selvage_status_t for_each_probed(const step_t *step, selvage_status_t (*a
     return SELVAGE_SUCCESS;
 }
 
-/* Polls messages first .. last-1 of all pairs. ERR_TIMEOUT, unlogged: time is over; IN_PROGRESS: the commit is lost. */
-static selvage_status_t complete_probe_messages(const step_t *step, int first, int last, double timeout_s)
+/* Whether messages of a pair have had their time; see above. What was found has that of any word of a commit. */
+static bool is_probe_over(const selvage_exchange_t *x, const sv_peer_t *peer, int first, uint64_t begin_ns)
+{
+    sv_direct_probe_t *probe = peer->probe;
+    const double deadline_s = x->comm->timeout_s, probe_s = x->comm->exchanges->probe_timeout_s;
+    if (!probe->both_open_ns && (!x->neighbors || peer->talk.heard[SV_STAGE_PROBING]))
+        probe->both_open_ns = sv_clock_ns();
+    const bool counts = first < FOUND && probe->both_open_ns;
+    const double limit_s = counts && (deadline_s <= 0 || deadline_s > probe_s) ? probe_s : deadline_s;
+    const uint64_t since_ns = counts ? probe->both_open_ns : begin_ns;
+    return limit_s > 0 && (double)(sv_clock_ns() - since_ns) > limit_s * 1e9;
+}
+
+static selvage_status_t report_silent_probe(const selvage_exchange_t *x, const sv_peer_t *peer, int first)
+{
+    if (first == FOUND)
+        return sv_error(SELVAGE_ERR_TIMEOUT, "selvage_exchange_commit: rank %d has not said for %g s whether direct "
+                        "packets arrive there", peer->rank, x->comm->timeout_s);
+    return sv_error(SELVAGE_ERR_TIMEOUT, "selvage_exchange_commit: rank %d, a neighbour, has not begun to probe the "
+                    "direct route for %g s", peer->rank, x->comm->timeout_s);
+}
+
+/* Polls messages first .. last-1 of all pairs. What is lost of a probe is no error; IN_PROGRESS: the commit is lost. */
+static selvage_status_t complete_probe_messages(const step_t *step, int first, int last)
 {
     selvage_exchange_t *x = step->x;
-    uint64_t begin_ns = sv_clock_ns();
+    const uint64_t begin_ns = sv_clock_ns();
     sv_deadline_t deadline;
-    sv_deadline_begin(&deadline, x->comm, timeout_s);
-    while (!sv_agree_is_lost(x->comm)) {
-        bool through = true;
+    sv_deadline_begin(&deadline, x->comm, 0);
+    while (x->neighbors ? !sv_neighbors_lost(x) : !sv_agree_is_lost(x->comm)) {
+        bool waits = false;
         for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+            bool through = true;
             sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
             if (peer->probe)
                 SV_TRY(poll_messages(x->comm->wire, peer->probe, first, last, &through));
+            if (through)
+                continue;
+            const bool over = is_probe_over(x, peer, first, begin_ns);
+            if (over && (first == FOUND || !peer->probe->both_open_ns))
+                return report_silent_probe(x, peer, first);
+            waits |= !over;
         }
-        if (through)
+        if (!waits)
             return SELVAGE_SUCCESS;
+        if (x->neighbors)
+            sv_neighbors_repeat(x);
         SV_TRY(sv_deadline_poll(&deadline));
-        if (timeout_s > 0 && (double)(sv_clock_ns() - begin_ns) > timeout_s * 1e9)
-            return SELVAGE_ERR_TIMEOUT;
     }
     return SELVAGE_IN_PROGRESS;
 }
@@ -275,25 +307,17 @@ static selvage_status_t make_area(step_t *step)
 
 static selvage_status_t probe_all(step_t *step)
 {
-    selvage_comm_t *comm = step->x->comm;
-    double timeout_s = comm->timeout_s > 0 && comm->timeout_s < PROBE_TIMEOUT_S ? comm->timeout_s : PROBE_TIMEOUT_S;
+    sv_device_t *dev = step->x->comm->dev;
     SV_TRY(make_area(step));
     SV_TRY(for_each_probed(step, make_probe));
-    SV_TRY(SV_DEVICE_CALL(comm->dev, stream_sync, step->stream));
+    SV_TRY(SV_DEVICE_CALL(dev, stream_sync, step->stream));
     SV_TRY(for_each_probed(step, open_messages));
-    selvage_status_t status = complete_probe_messages(step, 0, FOUND, timeout_s);
-    if (status != SELVAGE_SUCCESS && status != SELVAGE_ERR_TIMEOUT)
-        return status;
+    SV_TRY(complete_probe_messages(step, 0, FOUND));
     SV_TRY(for_each_probed(step, launch_verify));
-    SV_TRY(SV_DEVICE_CALL(comm->dev, stream_sync, step->stream));
+    SV_TRY(SV_DEVICE_CALL(dev, stream_sync, step->stream));
     SV_TRY(for_each_probed(step, send_found));
-    status = complete_probe_messages(step, FOUND, MESSAGES, comm->timeout_s);
-    if (status == SELVAGE_SUCCESS)
-        return for_each_probed(step, compare_found);
-    return status == SELVAGE_ERR_TIMEOUT
-               ? sv_error(status, "selvage_exchange_commit: a peer has not said for %g s whether direct packets "
-                          "arrive there", comm->timeout_s)
-               : status;
+    SV_TRY(complete_probe_messages(step, FOUND, MESSAGES));
+    return for_each_probed(step, compare_found);
 }
 
 /* Whether the wire has let go of everything that this probe gave it. */

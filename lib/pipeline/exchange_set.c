@@ -14,12 +14,15 @@
 
 static selvage_status_t create_exchange_set(selvage_comm_t *comm)
 {
+    const double PROBE_TIMEOUT_S = 30.0;
     sv_exchange_set_t *set;
     SV_TRY(sv_calloc(1, sizeof *set, &set));
+    set->probe_timeout_s = PROBE_TIMEOUT_S;
     sv_list_init(&set->all);
     sv_list_init(&set->active);
     sv_list_init(&set->fallbacks);
     sv_list_init(&set->pending_handshakes);
+    sv_list_init(&set->neighbors);
     comm->exchanges = set;
     return SELVAGE_SUCCESS;
 }
@@ -35,6 +38,7 @@ static void destroy_exchange_set(selvage_comm_t *comm)
         sv_free(SV_CONTAINER_OF(it, sv_pending_handshake_t, link));
     }
     sv_fallback_forget(comm);
+    sv_neighbors_forget(comm);
     sv_free(comm->exchanges);
     comm->exchanges = NULL;
 }
@@ -77,11 +81,18 @@ static bool is_exchange_set_idle(const selvage_comm_t *comm)
 
 /* --- control messages --------------------------------------------------------------------------------------------- */
 
-static selvage_exchange_t *find_exchange(selvage_comm_t *comm, uint64_t id)
+/* Neighbours have numbers of their own for what only they commit, so the same may mean another one to another rank. */
+static bool is_meant(const selvage_exchange_t *x, int source, uint64_t id)
+{
+    const sv_peer_t *peer = x->neighbors ? sv_exchange_peer(x, source) : NULL;
+    return x->neighbors ? peer && peer->exchange_id == id : x->id == id;
+}
+
+static selvage_exchange_t *find_exchange(selvage_comm_t *comm, int source, uint64_t id)
 {
     for (sv_list_t *it = comm->exchanges->all.next; it != &comm->exchanges->all; it = it->next) {
         selvage_exchange_t *x = SV_CONTAINER_OF(it, selvage_exchange_t, link);
-        if (x->id == id)
+        if (is_meant(x, source, id))
             return x;
     }
     return NULL;
@@ -96,9 +107,14 @@ static selvage_status_t take_exchange_control(selvage_comm_t *comm, int source, 
     case SV_CONTROL_RESEND_HANDSHAKE:
         return sv_commit_receive_resend(comm, source, word[1]);
     case SV_CONTROL_HANDSHAKE:
-        return sv_commit_receive_handshake(comm, source, word[1], word[2]);
+        return sv_commit_receive_handshake(comm, source, message);
     case SV_CONTROL_HANDSHAKE_ACK:
         sv_commit_receive_ack(comm, source, word[1]);
+        return SELVAGE_SUCCESS;
+    case SV_CONTROL_NEIGHBOR:
+        return sv_neighbors_take_word(comm, source, message);
+    case SV_CONTROL_NEIGHBOR_ACK:
+        sv_neighbors_take_ack(comm, source, message);
         return SELVAGE_SUCCESS;
     case SV_CONTROL_VERDICT:
     case SV_CONTROL_RESEND:
@@ -113,7 +129,7 @@ static selvage_status_t take_exchange_control(selvage_comm_t *comm, int source, 
 
     /* 2. The others name an exchange. A neighbour may leave commit, start and fail while this rank is still in commit:
        that word comes only once. */
-    selvage_exchange_t *x = find_exchange(comm, word[1]);
+    selvage_exchange_t *x = find_exchange(comm, source, word[1]);
     bool early_failure = x && x == comm->exchanges->committing && type == SV_CONTROL_FAIL;
     if (!x || (!x->committed && !early_failure))
         return SELVAGE_SUCCESS; /* destroyed meanwhile: whoever asks will learn it from the destroy agreement */

@@ -22,10 +22,13 @@ typedef struct sv_exchange_set {
     sv_list_t active;              /* those in an epoch, which a poll advances */
     sv_list_t fallbacks;           /* ranks of the node whose memory cannot be mapped; see commit_fallback.c */
     sv_list_t pending_handshakes;
+    sv_list_t neighbors;           /* ranks that have announced commits of neighbours; see commit_neighbors.c */
     uint64_t creates, commits;     /* exchanges created so far; number of the last commit */
+    uint64_t neighbor_creates, neighbor_commits; /* the same of those that neighbours commit alone; of this rank */
     selvage_exchange_t *committing; /* whose commit is under way, or NULL */
     selvage_exchange_t *parting;   /* that is being destroyed, or NULL */
     uint64_t sends_in_flight, bytes_in_flight; /* bounded by requests_max and inflight_bytes */
+    double probe_timeout_s;        /* how long messages of a probe of the direct route may take; see commit_probe.c */
     uint64_t tags_in_use[SV_EXCHANGE_TAGS / 64];
     int tag_next;
     unsigned warnings;             /* of bad packets so far: only the first few are logged */

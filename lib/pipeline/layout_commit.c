@@ -88,29 +88,44 @@ static selvage_status_t make_bounce(selvage_exchange_t *x, size_t bytes, uint8_t
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_layouts_place_recvs(selvage_exchange_t *x)
+/* Those receives that have fallen back to staged after they were placed once, or those that have not. */
+static selvage_status_t place_recvs(selvage_exchange_t *x, bool fallen, uint8_t **block_out)
 {
     size_t bytes = 0, at = 0;
-    SV_TRY(begin_layouts(x));
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_packet_t *p = &x->recvs[i].p;
+        if (p->fallen != fallen)
+            continue;
         if (p->layout) {
             p->fused = p->kernel_copy && !p->layout->adds && !in_one_piece(p);
             p->plain = !p->kernel_copy && (p->ops->through_host || p->ops->maps_device) && is_plain_packet(p);
         }
         bytes += needs_bounce_in(p) ? round_up_bounce(p->bytes + 1, BOUNCE_ALIGN) : 0;
     }
-    SV_TRY(make_bounce(x, bytes, &x->layouts.bounce_in));
+    SV_TRY(make_bounce(x, bytes, block_out));
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_recv_t *recv = &x->recvs[i];
+        if (recv->p.fallen != fallen)
+            continue;
         if (recv->p.plain)
             recv->buf = sv_layouts_plain_address(&recv->p);
         if (!needs_bounce_in(&recv->p))
             continue;
-        recv->buf = x->layouts.bounce_in + at;
+        recv->buf = *block_out + at;
         at += round_up_bounce(recv->p.bytes + 1, BOUNCE_ALIGN);
     }
     return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_layouts_place_recvs(selvage_exchange_t *x)
+{
+    SV_TRY(begin_layouts(x));
+    return place_recvs(x, false, &x->layouts.bounce_in);
+}
+
+selvage_status_t sv_layouts_place_fallen(selvage_exchange_t *x)
+{
+    return place_recvs(x, true, &x->layouts.bounce_fallen);
 }
 
 selvage_status_t sv_layouts_place_sends(selvage_exchange_t *x)
@@ -305,7 +320,8 @@ void sv_layouts_undo(selvage_exchange_t *x)
     sv_device_t *dev = x->comm->dev;
     /* In quarantine others may still write what lands, and MPI may still read what leaves. */
     uint8_t *memory[] = {layouts->block, x->failure.quarantined ? NULL : layouts->bounce_out,
-                         x->failure.quarantined ? NULL : layouts->bounce_in};
+                         x->failure.quarantined ? NULL : layouts->bounce_in,
+                         x->failure.quarantined ? NULL : layouts->bounce_fallen};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
         if (memory[i] && !x->failure.device_busy)
             SV_DEVICE_CALL(dev, free, memory[i]);

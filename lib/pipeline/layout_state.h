@@ -28,6 +28,7 @@ typedef struct sv_layout_state {
     uint8_t *const *bases_there; /* ... and the one in use */
     uint8_t **upload_table;      /* pinned: a table on its way to the device */
     uint8_t *bounce_in, *bounce_out; /* device: bounced receives and sends; owned */
+    uint8_t *bounce_fallen;          /* the same of receives that fell back to staged after bounce_in was made */
     uint8_t *block;              /* device: tables, pieces, items; owned */
     sv_push_item_t *pack_items;  /* device, in the block */
     sv_pull_item_t *unpack_items;
@@ -44,6 +45,8 @@ struct sv_packet;
 /* At commit: where receives land, after their routes were chosen; where sends leave from, after they were matched; and
    everything for the device, once there are streams. */
 selvage_status_t sv_layouts_place_recvs(struct selvage_exchange *x);
+/* Again, for receives that have fallen back to staged since. */
+selvage_status_t sv_layouts_place_fallen(struct selvage_exchange *x);
 selvage_status_t sv_layouts_place_sends(struct selvage_exchange *x);
 selvage_status_t sv_layouts_upload(struct selvage_exchange *x);
 /* What commit made; and all of it. */

@@ -226,7 +226,7 @@ selvage_status_t sv_exchange_send_verdicts(selvage_exchange_t *x, bool *moved)
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (!peer->verdict_due)
             continue;
-        sv_wire_control_t message = {.word = {SV_CONTROL_VERDICT, x->id, peer->good_epoch}};
+        sv_wire_control_t message = {.word = {SV_CONTROL_VERDICT, peer->exchange_id, peer->good_epoch}};
         selvage_status_t status = sv_wire_control_send(x->comm->wire, peer->rank, &message);
         if (status == SELVAGE_IN_PROGRESS)
             return SELVAGE_SUCCESS;

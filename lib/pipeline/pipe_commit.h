@@ -18,6 +18,9 @@
  * memory that another rank still has mapped. Staged needs no mapping, so this ends. Nobody waits for a peer between two
  * mappings.
  *
+ * An exchange of scope SELVAGE_SCOPE_NEIGHBORS goes another way through the same steps: commit_scope.c, where the peers
+ * take the place of all ranks.
+ *
  * A handshake is answered by an ack as soon as it is received, wanted or not. Since nobody enters agreement 1 before
  * all his handshakes are acked, nobody leaves it with a handshake still unseen: a send without a receive cannot hide
  * (the idea of the non-blocking consensus of Hoefler, Siebert, Lumsdaine 2010, with acks in place of synchronous
@@ -28,7 +31,10 @@
 
 #include "pipeline/pipe_exchange.h"
 
-enum { SV_HANDSHAKE_VERSION = 5, SV_HANDSHAKE_KIND = 0x4f4c4c48 };
+/* Set in the numbers of commits by neighbours only, so that they are none of those of all ranks. */
+#define SV_NEIGHBOR_NUMBER (UINT64_C(1) << 62)
+
+enum { SV_HANDSHAKE_VERSION = 6, SV_HANDSHAKE_KIND = 0x4f4c4c48 };
 
 /* First part of a handshake on the set-up channel; nsends sv_handshake_send_t and nrecvs sv_handshake_recv_t follow. */
 typedef struct sv_handshake_head {
@@ -78,7 +84,7 @@ _Static_assert(sizeof(sv_handshake_head_t) == 312 && sizeof(sv_handshake_send_t)
                sizeof(sv_handshake_recv_t) == 168, "doc/protocol.md has the offsets of all members");
 
 /* Messages that concern commits; see comm_control.h. */
-selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes);
+selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
 void sv_commit_receive_ack(selvage_comm_t *comm, int source, uint64_t commit);
 selvage_status_t sv_commit_receive_resend(selvage_comm_t *comm, int source, uint64_t commit);
 
@@ -111,6 +117,50 @@ void sv_commit_unmap(selvage_exchange_t *x);
 selvage_status_t sv_commit_alloc(selvage_exchange_t *x);
 void sv_commit_forget_handshakes(selvage_exchange_t *x);
 
+/* The parts of a handshake. Writes the descriptors for a peer; sends them. */
+selvage_status_t sv_commit_write_descriptors(selvage_exchange_t *x, sv_peer_t *peer);
+selvage_status_t sv_commit_send_descriptors(selvage_exchange_t *x, sv_peer_t *peer);
+/* The announcement of a peer's commit: posts the receive of its descriptors. */
+selvage_status_t sv_commit_accept_handshake(selvage_exchange_t *x, sv_peer_t *peer, uint64_t number, uint64_t bytes);
+/* Tests the descriptors to a peer and from it; true when all that were sent or announced are through. */
+selvage_status_t sv_commit_test_descriptors(selvage_exchange_t *x, sv_peer_t *peer, bool *through);
+
+/*
+ * Commit by neighbours only (commit_scope.c). On failure neighbours know, and either hold nothing of this rank's any
+ * more, or the exchange is quarantined.
+ */
+selvage_status_t sv_neighbors_commit(selvage_exchange_t *x);
+/* The words between neighbours (commit_neighbors.c). The turns of all pairs begin, before anything else is said, and
+   end with the commit. */
+selvage_status_t sv_neighbors_begin_turns(selvage_exchange_t *x);
+void sv_neighbors_end_turns(selvage_exchange_t *x, selvage_status_t status);
+/* Handshakes with all peers: on success descriptors are here. */
+selvage_status_t sv_neighbors_meet(selvage_exchange_t *x);
+/* Says a stage to one peer; it is repeated by sv_neighbors_repeat(), with whatever else is due. */
+selvage_status_t sv_neighbors_say(selvage_exchange_t *x, sv_peer_t *peer, sv_neighbor_stage_t stage);
+void sv_neighbors_repeat(selvage_exchange_t *x);
+/* Says a stage to all peers, with talk.said_value, and waits until all have said it. The error of one that left. */
+selvage_status_t sv_neighbors_agree(selvage_exchange_t *x, sv_neighbor_stage_t stage);
+/* Tells all peers that this rank leaves the commit with an error; sets quarantined if one may use its memory still. */
+void sv_neighbors_leave(selvage_exchange_t *x, selvage_status_t status);
+/* At destroying: returns once all peers that committed it have parted, or with an error. */
+selvage_status_t sv_neighbors_part(selvage_exchange_t *x, double timeout_s);
+/* The peer that has left with an error, or NULL. */
+const sv_peer_t *sv_neighbors_lost(const selvage_exchange_t *x);
+selvage_status_t sv_neighbors_take_handshake(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
+selvage_status_t sv_neighbors_take_word(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
+void sv_neighbors_take_ack(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
+void sv_neighbors_forget(selvage_comm_t *comm);
+
+/* Turns a packet whose route does not work into a staged one; before commit allocates. */
+void sv_commit_stage_instead(sv_packet_t *p);
+/* The best route that mappings of a pair leave, as far as this end knows. */
+selvage_route_t sv_commit_reach_of_pair(const sv_peer_t *peer);
+/* Remembers the best route of a pair, and tells of it. SELVAGE_ERR_UNSUPPORTED as sv_commit_fall_back(). */
+selvage_status_t sv_commit_limit_pair(selvage_exchange_t *x, sv_peer_t *peer, selvage_route_t best);
+/* Lets go of the memory of one peer. */
+void sv_commit_unmap_peer(selvage_exchange_t *x, sv_peer_t *peer);
+
 /* The best route to a rank that earlier commits left: peer, unless its memory could not be mapped. */
 selvage_route_t sv_fallback_find(const selvage_comm_t *comm, int rank);
 selvage_status_t sv_fallback_set(selvage_comm_t *comm, int rank, selvage_route_t best);
@@ -129,9 +179,10 @@ selvage_status_t sv_commit_probe_pairs(selvage_exchange_t *x);
 /* Whether this rank may hand memory of its device to the wire at all; and what the peer said of itself. */
 bool sv_commit_direct_is_able(const selvage_comm_t *comm);
 bool sv_commit_peer_is_able(const sv_peer_t *peer);
-/* The tags of the set-up channel that belong to a commit: of handshakes, which may come twice, and of probes. */
-int sv_commit_setup_tag(const selvage_comm_t *comm);
-int sv_commit_probe_tag(const selvage_comm_t *comm);
+/* The tags of the set-up channel that belong to a commit, by its number at the sender: of handshakes, which may come
+   twice, and of probes. */
+int sv_commit_setup_tag(const selvage_comm_t *comm, uint64_t number);
+int sv_commit_probe_tag(const selvage_comm_t *comm, uint64_t number);
 /* Cuts a packet into segments and slots according to its route. */
 void sv_commit_cut(sv_packet_t *p);
 /* Whether kernels move it, in batches; the receiver decides, but on the staged route each end for itself. */

@@ -43,7 +43,10 @@ selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange
     x->rebind.allowed = params && params->rebindable;
     x->varying = params && params->varying;
     x->failure.source = UINT32_MAX;
-    x->create_number = ++comm->exchanges->creates;
+    x->neighbors = params && params->scope == SELVAGE_SCOPE_NEIGHBORS;
+    /* Ranks count alike those that all of them create, and no others. */
+    x->create_number = x->neighbors ? SV_NEIGHBOR_NUMBER | ++comm->exchanges->neighbor_creates
+                                    : ++comm->exchanges->creates;
     x->frees_seen = sv_device_frees();
     sv_list_init(&x->peers);
     sv_list_init(&x->active_link);
@@ -298,7 +301,7 @@ static selvage_status_t try_commit(selvage_exchange_t *x, bool *again_out)
     selvage_comm_t *comm = x->comm;
     bool all_mapped = true;
     /* In step on all ranks, whatever failed before; never the same twice. */
-    comm->exchanges->commits = comm->agreements + 1;
+    x->number = comm->exchanges->commits = comm->agreements + 1;
     comm->exchanges->committing = x;
 
     /* Plan, handshake, and agreement 1 in it. */
@@ -341,10 +344,8 @@ static selvage_status_t begin_again(selvage_exchange_t *x, int attempt)
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
+static selvage_status_t commit_with_all(selvage_exchange_t *x)
 {
-    selvage_comm_t *comm = x->comm;
-    uint64_t begin_ns = sv_clock_ns();
     bool again = false;
     selvage_status_t status = try_commit(x, &again);
     for (int attempt = 0; status == SELVAGE_SUCCESS && again; attempt++) {
@@ -353,13 +354,21 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
         if (status == SELVAGE_SUCCESS)
             status = try_commit(x, &again);
     }
+    return status;
+}
+
+selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
+{
+    selvage_comm_t *comm = x->comm;
+    uint64_t begin_ns = sv_clock_ns();
+    selvage_status_t status = x->neighbors ? sv_neighbors_commit(x) : commit_with_all(x);
     comm->exchanges->committing = NULL;
     sv_commit_forget_handshakes(x);
     if (status != SELVAGE_SUCCESS) {
         x->failure.status = status;
         memcpy(x->failure.text, sv_thread_detail(), sizeof x->failure.text);
         sv_exchange_set_state(x, SV_EXCHANGE_POISONED);
-        if (comm->broken != SELVAGE_SUCCESS)
+        if (comm->broken != SELVAGE_SUCCESS || x->failure.quarantined)
             set_aside(x); /* the others may have committed it */
         sv_exchange_release(x);
         memcpy(sv_thread_detail(), x->failure.text, sizeof x->failure.text);
@@ -370,7 +379,8 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
     sv_mapping_shut(&x->memory.segment.mapping);
     count_memory(x, 1);
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = begin_ns, .end_ns = sv_clock_ns(), .packet = UINT32_MAX,
-                                                    .peer = -1, .kind = SV_TRACE_COMMIT, .exchange = (uint32_t)x->id});
+                                                    .peer = -1, .kind = SV_TRACE_COMMIT,
+                                                    .exchange = sv_exchange_trace_id(x)});
     if (sv_exchange_state(x) == SV_EXCHANGE_BUILDING) /* not failed by a neighbour meanwhile */
         sv_exchange_set_state(x, SV_EXCHANGE_IDLE);
     return SELVAGE_SUCCESS;
@@ -470,9 +480,10 @@ static void leave_exchange(selvage_exchange_t *x)
     /* What neighbours free after the agreement is free: nobody has it mapped. Polls do not touch it any more. */
     if (!x->failure.device_busy)
         sv_commit_unmap(x);
-    if (sv_agree(comm, "selvage_exchange_destroy", x->create_number, SELVAGE_SUCCESS, &unused, timeout_s) !=
-        SELVAGE_SUCCESS)
-        x->failure.quarantined = true;
+    const selvage_status_t parted = x->neighbors ? sv_neighbors_part(x, timeout_s)
+                                                 : sv_agree(comm, "selvage_exchange_destroy", x->create_number,
+                                                            SELVAGE_SUCCESS, &unused, timeout_s);
+    x->failure.quarantined |= parted != SELVAGE_SUCCESS;
     comm->exchanges->parting = NULL;
     sv_exchange_withdraw(x);
     if (x->failure.quarantined)

@@ -148,6 +148,7 @@ typedef struct sv_packet {
     bool pulled;                /* received: one kernel verifies all of it and gives the verdict */
     sv_layout_t *layout;        /* where its bytes lie, if not one after the other; owned */
     uint32_t base;              /* of its layout, if the packet may be bound to other memory; else 0 */
+    bool fallen;                /* staged, because memory of this one neighbour cannot be mapped */
     bool fused, plain;          /* with a layout: see layout_parts.h */
     const sv_piece_t *pieces;   /* device: the layout for kernels */
     uint32_t npieces;
@@ -226,12 +227,35 @@ typedef struct sv_recv {
     const struct sv_handshake_send *match; /* the send's descriptor; during commit only */
 } sv_recv_t;
 
+/* What neighbours tell each other of an exchange that they commit without other ranks (commit_neighbors.c). */
+typedef enum sv_neighbor_stage {
+    SV_STAGE_MAPPED,               /* packets match, and memory is mapped as far as it can be */
+    SV_STAGE_PROVED,               /* value: the best route that mappings leave to the pair */
+    SV_STAGE_PROBING,              /* to those with direct packets only: the messages of the probe are open */
+    SV_STAGE_READY,                /* all is made here */
+    SV_STAGE_LEFT,                 /* value: the error with which this rank has left the commit, letting go of all */
+    SV_STAGE_PARTED,               /* destroyed: nothing of the other's is mapped or used any more */
+    SV_STAGES
+} sv_neighbor_stage_t;
+
+typedef struct sv_neighbor_talk {
+    bool said[SV_STAGES], acked[SV_STAGES], heard[SV_STAGES];
+    uint64_t said_value[SV_STAGES], heard_value[SV_STAGES];
+    bool announced;                /* the handshake is */
+    uint64_t completed;            /* what it says of the commit with the peer before */
+    uint64_t turn;                 /* how many commits of this rank have named the peer, with this one */
+    selvage_status_t lost;         /* the error with which the peer left, as far as is known; or SUCCESS */
+} sv_neighbor_talk_t;
+
 /* A rank that this exchange talks to. */
 typedef struct sv_peer {
     sv_list_t link;
     int rank;
     bool on_node;
     bool unmatched;                /* it talks to us, we do not know why */
+    uint64_t number;               /* of the commit at the peer; of all ranks the same as here; 0: not known */
+    uint64_t exchange_id;          /* what the pair calls the exchange */
+    sv_neighbor_talk_t talk;
     bool handshake_sent, handshake_acked, handshake_known, setup_received, setup_sent;
     uint8_t *handshake_out, *handshake_in; /* descriptor messages; freed after commit */
     size_t handshake_out_bytes, handshake_in_bytes;
@@ -388,8 +412,12 @@ struct selvage_exchange {
     sv_list_t link, active_link;
     _Atomic int state;             /* sv_exchange_state_t; released by the engine, acquired by the application */
     bool on_active;
-    bool committed;                /* every rank committed it */
+    bool committed;                /* every rank, or every neighbour, committed it */
+    bool neighbors;                /* its neighbours commit it without other ranks */
     uint64_t create_number, id;
+    uint64_t number;               /* of the commit; SV_NEIGHBOR_NUMBER and this rank's own count, if by neighbours */
+    uint64_t repeat_ns;            /* during commit by neighbours: when to repeat what is not acknowledged ... */
+    unsigned repeats;              /* ... and how often that was done */
     uint64_t frees_seen;           /* sv_device_frees() when the memory of all packets was last looked at */
     uint64_t started;              /* epochs, as the application counts them */
     uint64_t epoch;                /* the same, as the engine does: one thread each */
@@ -485,6 +513,11 @@ static inline void sv_exchange_set_state(selvage_exchange_t *x, sv_exchange_stat
 static inline void sv_exchange_moved(selvage_exchange_t *x, uint64_t now_ns)
 {
     atomic_store_explicit(&x->timing.progress_ns, now_ns, memory_order_relaxed);
+}
+/* What the timeline calls the exchange: of those of all ranks alike on all, of others not. */
+static inline uint32_t sv_exchange_trace_id(const selvage_exchange_t *x)
+{
+    return (uint32_t)(x->neighbors ? sv_digest_mix(x->id ^ (uint64_t)x->comm->wire->rank << 32) : x->id);
 }
 static inline bool sv_epoch_is_on_device(const selvage_exchange_t *x)
 {

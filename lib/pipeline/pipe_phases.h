@@ -85,6 +85,6 @@ selvage_status_t sv_fault_double(sv_send_t *send, uint32_t number);
 /* One-sided: the record to send: the packet's own, unless a fault swaps it. */
 const sv_record_t *sv_fault_record(sv_send_t *send);
 
-sv_peer_t *sv_exchange_peer(selvage_exchange_t *x, int rank);
+sv_peer_t *sv_exchange_peer(const selvage_exchange_t *x, int rank);
 
 #endif

@@ -142,8 +142,8 @@ selvage_status_t sv_recovery_bad_digest(sv_recv_t *recv, uint64_t now_ns)
 selvage_status_t sv_recovery_request_resend(sv_recv_t *recv)
 {
     const sv_packet_t *p = &recv->p;
-    sv_wire_control_t message = {.word = {SV_CONTROL_RESEND, p->x->id, p->x->epoch, p->index, recv->requested_attempt,
-                                          (uint64_t)recv->resend_reason}};
+    sv_wire_control_t message = {.word = {SV_CONTROL_RESEND, p->peer->exchange_id, p->x->epoch, p->index,
+                                          recv->requested_attempt, (uint64_t)recv->resend_reason}};
     selvage_status_t status = sv_wire_control_send(p->x->comm->wire, p->peer->rank, &message);
     if (status == SELVAGE_SUCCESS)
         recv->request_due = false;
@@ -198,7 +198,7 @@ selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns)
     if (now_ns - p->peer->queried_ns < (uint64_t)first_ns)
         return SELVAGE_SUCCESS; /* the verdict is one for all packets of the peer */
     p->peer->queried_ns = now_ns;
-    sv_wire_control_t message = {.word = {SV_CONTROL_QUERY, p->x->id, p->x->epoch}};
+    sv_wire_control_t message = {.word = {SV_CONTROL_QUERY, p->peer->exchange_id, p->x->epoch}};
     selvage_status_t status = sv_wire_control_send(p->x->comm->wire, p->peer->rank, &message);
     return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
 }
@@ -244,7 +244,7 @@ void sv_recovery_take_query(selvage_exchange_t *x, int source, uint64_t epoch)
     sv_peer_t *peer = sv_exchange_peer(x, source);
     if (!peer || peer->good_epoch < epoch)
         return; /* it will come when it is due */
-    sv_wire_control_t message = {.word = {SV_CONTROL_VERDICT, x->id, peer->good_epoch}};
+    sv_wire_control_t message = {.word = {SV_CONTROL_VERDICT, peer->exchange_id, peer->good_epoch}};
     (void)sv_wire_control_send(x->comm->wire, source, &message); /* no room: they ask again */
 }
 

@@ -91,7 +91,9 @@ selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waite
 
 void sv_exchange_notify_failure(const selvage_exchange_t *x, int rank)
 {
-    sv_wire_control_t message = {.word = {SV_CONTROL_FAIL, x->id, x->failure.epoch, (uint64_t)-(int)x->failure.status,
+    const sv_peer_t *peer = sv_exchange_peer(x, rank);
+    sv_wire_control_t message = {.word = {SV_CONTROL_FAIL, peer ? peer->exchange_id : x->id, x->failure.epoch,
+                                          (uint64_t)-(int)x->failure.status,
                                           (uint64_t)x->failure.source << 32 | x->failure.index, x->failure.expected,
                                           x->failure.found}};
     (void)sv_wire_control_send(x->comm->wire, rank, &message); /* not now: whoever asks later is told again */
@@ -108,7 +110,7 @@ void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tel
     memcpy(x->failure.text, sv_thread_detail(), sizeof x->failure.text);
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = sv_clock_ns(), .epoch = x->epoch, .packet = UINT32_MAX,
                                                     .peer = -1, .value = (uint64_t)-(int)status,
-                                                    .kind = SV_TRACE_POISON, .exchange = (uint32_t)x->id});
+                                                    .kind = SV_TRACE_POISON, .exchange = sv_exchange_trace_id(x)});
     tell &= comm->broken == SELVAGE_SUCCESS;
     for (const sv_list_t *it = x->peers.next; it != &x->peers && tell; it = it->next) {
         const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);

@@ -29,7 +29,7 @@ void sv_packet_trace(const sv_packet_t *p, sv_trace_kind_t kind, uint64_t begin_
                                                        .peer = p->peer->rank,
                                                        .kind = (uint16_t)kind,
                                                        .route = (uint16_t)p->route,
-                                                       .exchange = (uint32_t)x->id});
+                                                       .exchange = sv_exchange_trace_id(x)});
 }
 
 /* --- beginning an epoch: phases 0 and 1 --------------------------------------------------------------------------- */
@@ -251,7 +251,8 @@ static selvage_status_t advance_packets(selvage_exchange_t *x, uint64_t now_ns, 
 
 static void trace_phases(selvage_exchange_t *x, uint64_t now_ns)
 {
-    sv_trace_record_t record = {.packet = UINT32_MAX, .peer = -1, .epoch = x->epoch, .exchange = (uint32_t)x->id};
+    sv_trace_record_t record = {.packet = UINT32_MAX, .peer = -1, .epoch = x->epoch,
+                                .exchange = sv_exchange_trace_id(x)};
     x->timing.phase_end_ns[4] = x->timing.phase_end_ns[4] ? x->timing.phase_end_ns[4] : now_ns;
     x->timing.phase_end_ns[5] = x->timing.phase_end_ns[6] = now_ns;
     x->timing.phase_begin_ns[6] = x->timing.phase_end_ns[1];

@@ -12,7 +12,7 @@ static void note_packet(const selvage_exchange_t *x, const sv_batch_arg_t *arg, 
                                     .peer = p->peer->rank,
                                     .kind = (uint16_t)kind,
                                     .route = (uint16_t)p->route,
-                                    .exchange = (uint32_t)x->id,
+                                    .exchange = sv_exchange_trace_id(x),
                                     .launch = launch};
     sv_stamps_note(x->comm->stamps, arg->stamps + arg->first_block[n], arg->first_block[n + 1] - arg->first_block[n],
                    &what);

@@ -6,8 +6,6 @@
  */
 #include "wire/wire_mpi_cart.h"
 
-#include <string.h>
-
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "wire/wire_mpi_private.h"
@@ -15,9 +13,9 @@
 selvage_status_t sv_wire_mpi_topology_check(const char *call, sv_wire_t *wire, MPI_Comm comm, const char *name,
                                             int kind, const char *wanted)
 {
-    sv_wire_t *inner = sv_wire_fault_inner(wire);
+    const sv_wire_mpi_t *mpi = (const sv_wire_mpi_t *)sv_wire_fault_inner(wire)->mpi; /* also under a wire over UCX */
     int found = MPI_UNDEFINED, inter = 0, relation = MPI_UNEQUAL, size = 0;
-    if (strcmp(inner->ops->name, "mpi") != 0)
+    if (!mpi)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: comm does not talk MPI", call);
     if (comm == MPI_COMM_NULL)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is MPI_COMM_NULL", call, name);
@@ -28,7 +26,7 @@ selvage_status_t sv_wire_mpi_topology_check(const char *call, sv_wire_t *wire, M
         return sv_wire_mpi_error(code, "%s: MPI_Topo_test", call);
     if (found != kind)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s has no %s topology", call, name, wanted);
-    code = PMPI_Comm_compare(((const sv_wire_mpi_t *)inner)->comm[SV_WIRE_SETUP], comm, &relation);
+    code = PMPI_Comm_compare(mpi->comm[SV_WIRE_SETUP], comm, &relation);
     if (code != MPI_SUCCESS)
         return sv_wire_mpi_error(code, "%s: MPI_Comm_compare", call);
     PMPI_Comm_size(comm, &size); /* MPICH 5.0 says of the first ranks of a communicator that they are congruent to it */

@@ -14,6 +14,7 @@ from ._structs import ExchangeParams
 
 ROUTES = {None: 0, "self": 1, "peer": 2, "shared": 3, "staged": 4, "direct": 5}
 CHECKSUMS = {None: 0, "retry": 1, "report": 2, "abort": 3, "off": -1}
+SCOPES = {None: 0, "all": 0, "neighbors": 1}
 
 
 def word(name: str, value: Any, words: dict[Any, int]) -> int:
@@ -129,15 +130,16 @@ class Exchange(Epochs):
     their exchanges in one order, also where a rank has no packets. ``route`` forces a route ("peer", "shared",
     "staged", "direct"); ``checksum`` is "retry", "report", "abort" or "off" (None: what SELVAGE_CHECKSUM says).
     ``varying=True``, on all ranks: packets may be shorter than declared, by another length in each step (set_bytes()).
-    Making one is local; commit() and close() are collective.
+    ``scope="neighbors"``: a rank and those to or from which it has packets make, commit and close it without other
+    ranks; any two ranks commit what they share in one order. Making one is local; commit() and close() are collective.
     """
 
     _kind = "exchange"
 
     def __init__(self, comm: Comm, *, route: str | None = None, checksum: str | None = None,
-                 varying: bool = False) -> None:
+                 varying: bool = False, scope: str | None = None) -> None:
         params = ExchangeParams(route=word("route", route, ROUTES), checksum=word("checksum", checksum, CHECKSUMS),
-                                varying=bool(varying))
+                                varying=bool(varying), scope=word("scope", scope, SCOPES))
         made = c.c_void_p()
         check(library.selvage_exchange_create(comm._handle, params, made))
         self._own(made, comm, library.selvage_exchange_destroy)

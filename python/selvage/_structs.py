@@ -30,7 +30,7 @@ class DeviceInfo(Sized):
 
 class ExchangeParams(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("route", c.c_int), ("checksum", c.c_int), ("rebindable", c.c_int),
-                ("varying", c.c_int)]
+                ("varying", c.c_int), ("scope", c.c_int), ("reserved", c.c_int)]
 
 
 class Box(c.Structure):

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The UCX wire alone: by TCP and by shared memory, with threads; a rank that goes. Then the library on it, each rank on
-# a node of its own: exchanges, halos, messages, collectives and damaged packets. Ranks that are told to use different
-# wires are refused.
+# a node of its own: exchanges, those of neighbours only, halos, messages, collectives and damaged packets. Ranks that
+# are told to use different wires are refused.
 set -u
 top_srcdir=${top_srcdir:-.}
 top_builddir=$(cd "${top_builddir:-.}" && pwd)
@@ -48,6 +48,7 @@ succeeds "a rank that is stopped" 2 "$program" stopped "${STOPPED_S:-3}"
 export SELVAGE_WIRE=ucx SELVAGE_RANKS_PER_NODE=1 SELVAGE_DEVICE=${SELVAGE_DEVICE:-soft}
 succeeds "smoke" 2 "$top_builddir/tools/selvage-smoke" --sizes 4K,1M
 succeeds "halos" 4 "$top_builddir/tests/mpi/halo_mpi"
+succeeds "exchanges that neighbours commit" 4 "$top_builddir/tests/mpi/neighbors_mpi" mismatch
 messages=$top_builddir/tests/mpi/message_mpi
 SELVAGE_SEGMENT_BYTES=4096 SELVAGE_MESSAGE_EAGER_BYTES=1K succeeds "messages" 2 "$messages" 3 12
 succeeds "messages open at the end" 2 "$messages" finalize

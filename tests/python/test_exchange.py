@@ -145,3 +145,21 @@ def test_lengths_that_change(comm):
         # A rank whose neighbour gave up before it hears of that.
         with pytest.raises((selvage.MismatchError, selvage.PeerError), match="this rank set|gave up the exchange"):
             exchange.exchange()
+
+
+def test_neighbours_without_other_ranks(comm):
+    """All but the last rank, in a chain; that one calls nothing."""
+    last = comm.size - 2
+    with pytest.raises(selvage.ArgumentError, match="scope: 'some', wanted one of"):
+        selvage.Exchange(comm, scope="some")
+    if comm.rank > last:
+        return
+    u, v = numpy.full(500, comm.rank, "float64"), numpy.full((2, 500), -1.)
+    with selvage.Exchange(comm, scope="neighbors") as exchange:
+        for place, peer in enumerate((comm.rank - 1, comm.rank + 1)):
+            if 0 <= peer <= last:
+                exchange.add_send(u, peer)
+                exchange.add_recv(v[place], peer)
+        exchange.commit().exchange()
+        for place, peer in enumerate((comm.rank - 1, comm.rank + 1)):
+            assert (v[place] == (peer if 0 <= peer <= last else -1)).all()
