@@ -136,7 +136,7 @@ static bool ask_all_ranks(MPI_Comm comm, const sv_drop_tie_t *tie, int64_t says,
 }
 
 /* Whether all ranks make messages of the call; then its tags are found. */
-static bool agree_on_call(bool device, sv_drop_persistent_t *made)
+static bool agree_on_messages(bool device, sv_drop_persistent_t *made)
 {
     int64_t values[SV_DROP_VALUES];
     sv_drop_tie_t *tie = sv_drop_tie_of(made->comm);
@@ -173,7 +173,7 @@ bool sv_drop_persistent_make(const char *name, MPI_Comm comm, bool device, const
                              MPI_Request *request)
 {
     sv_drop_persistent_t found = {.starts = *starts, .comm = comm};
-    if (!agree_on_call(device, &found)) {
+    if (!agree_on_messages(device, &found)) {
         if (starts->state)
             starts->end(starts->state);
         return false;

@@ -506,7 +506,7 @@ bool sv_drop_begin_reduction(const sv_drop_reduction_t *call, MPI_Request *reque
 
 /* --- persistent calls --------------------------------------------------------------------------------------------- */
 
-static int begin_again(const void *state, int tag, MPI_Comm comm, MPI_Request *request)
+static int begin_reduction_again(const void *state, int tag, MPI_Comm comm, MPI_Request *request)
 {
     reduction_t *r = take_reduction();
     *r = *(const reduction_t *)state;
@@ -533,6 +533,6 @@ bool sv_drop_persist_reduction(const sv_drop_reduction_t *call, bool device, MPI
 {
     if (!sv_drop_persistent_may_be(call->comm))
         return false;
-    const sv_drop_starts_t starts = {begin_again, free, make_reduction(call)};
+    const sv_drop_starts_t starts = {begin_reduction_again, free, make_reduction(call)};
     return sv_drop_persistent_make(call->name, call->comm, device, &starts, request);
 }

@@ -280,13 +280,13 @@ void run_persistent_freed(void)
     PMPI_Comm_dup(MPI_COMM_WORLD, &twins);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     check_made_anew(comm, twins);
-    if (!is_mode("off"))
+    if (!is_staged())
         check_freed_at_work(comm, twins);
     check_many(comm);
     check_made_anew(comm, twins);
     for (int i = 0; i < REPEATS; i++)
         make_repeat(&r[i], (kind_t[]){ALLTOALLW, ALLREDUCE, GATHERV, BCAST}[i], comm, twins, i, false, 0);
-    if (!is_mode("off")) { /* Open MPI 4.1 starts none of its own then */
+    if (!is_staged()) { /* Open MPI 4.1 starts none of its own then */
         free_types(r[0].out_types);
         free_types(r[0].in_types);
         MPI_Comm_free(&comm);

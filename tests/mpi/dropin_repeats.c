@@ -31,10 +31,20 @@ void bring_repeat(void *to, const void *from, size_t bytes, selvage_copy_t direc
     selvage_stream_synchronize(the.device, the.stream);
 }
 
+static bool is_set(const char *variable, const char *value)
+{
+    const char *set = getenv(variable);
+    return set && strcmp(set, value) == 0;
+}
+
+bool is_staged(void)
+{
+    return is_set("SELVAGE_DROPIN_FAST", "off") || is_set("SELVAGE_DROPIN_PAIRS", "off");
+}
+
 bool is_mode(const char *mode)
 {
-    const char *set = getenv("SELVAGE_DROPIN_FAST");
-    return set && strcmp(set, mode) == 0;
+    return is_set("SELVAGE_DROPIN_FAST", mode);
 }
 
 /* --- requests ----------------------------------------------------------------------------------------------------- */
@@ -150,7 +160,7 @@ void make_repeat(repeat_t *r, kind_t kind, MPI_Comm comm, MPI_Comm twins, int ma
     MPI_Comm_size(comm, &r->n);
     MPI_Comm_rank(comm, &r->me);
     r->root = mark % r->n;
-    r->is_mpis = is_mode("off") || kind == EXSCAN || (~hosts & ((1 << the.ranks) - 1)) == 0;
+    r->is_mpis = is_staged() || kind == EXSCAN || (~hosts & ((1 << the.ranks) - 1)) == 0;
     r->in_place = in_place && kind != ALLTOALL && kind != ALLTOALLV && kind != ALLTOALLW && kind != BCAST &&
                   kind < TO_NEIGHBORS;
     fill_lists(r);

@@ -56,6 +56,8 @@ int pick(int n);
 void bring_repeat(void *to, const void *from, size_t bytes, selvage_copy_t direction);
 /* Whether SELVAGE_DROPIN_FAST says so. */
 bool is_mode(const char *mode);
+/* Whether the user has switched off what makes messages of these calls. */
+bool is_staged(void);
 /* It is MPI's own, and MPI is wrong there. */
 bool is_left_alone(const repeat_t *r);
 
