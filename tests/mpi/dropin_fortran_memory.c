@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Device memory for Fortran programs that know nothing of Selvage's module: numbers there and back. And a call in C; and
+/* Device memory for Fortran programs that know nothing of Selvage's module: numbers there and back. A call in C, and
    calls under Fortran names that no Fortran module has with every MPI. */
 #include <stdio.h>
 #include <stdlib.h>
