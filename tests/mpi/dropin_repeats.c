@@ -72,6 +72,10 @@ static int make_to_neighbors(const repeat_t *r, bool plain, void *out, void *in,
 static int make_reduction(const repeat_t *r, bool plain, void *out, void *in, MPI_Comm comm, MPI_Request *request)
 {
     void *const from = r->in_place && (r->kind != REDUCE || r->me == r->root) ? MPI_IN_PLACE : out;
+#if MPI_VERSION >= 4
+    if (r->kind == ALLREDUCE && r->mark % 4 == 1 && !plain)
+        return MPI_Allreduce_init_c(from, in, LONG, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, request);
+#endif
     switch (r->kind) {
     case BCAST: return MAKE(Bcast, Ibcast, r->me == r->root ? out : in, LONG, MPI_INT, r->root, comm);
     case ALLREDUCE: return MAKE(Allreduce, Iallreduce, from, in, LONG, MPI_INT, MPI_SUM, comm);
