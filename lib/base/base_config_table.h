@@ -139,8 +139,8 @@
     X(DROPIN_FRAGMENT_BYTES, dropin_fragment_bytes, BYTES, "auto", "auto|256..1G", 0,                                  \
       "length of such a fragment, of which a message has 64 at most; auto: an eighth of the message, 256K to 4M")      \
     X(DROPIN_PAIRS, dropin_pairs, BOOL, "on", "", 1,                                                                  \
-      "collective calls to neighbours, MPI_Alltoallw and those that do not block and move data become messages that "  \
-      "may go from device to device; off: they are staged")                                                            \
+      "collective calls to neighbours, MPI_Alltoallw and those that do not block, or are persistent, and move data "   \
+      "become messages that may go from device to device; off: they are staged")                                       \
     X(DROPIN_POOL_BYTES, dropin_pool_bytes, BYTES, "auto", "auto|0..1024G", 0,                                         \
       "memory that the drop-in pins for messages, at most; what is under way beyond it lies in memory that is not; "   \
       "auto: 4G, or a sixteenth of the machine's memory if that is less")                                              \

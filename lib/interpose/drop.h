@@ -444,8 +444,8 @@ typedef struct sv_drop_op {
     bool orphan;                     /* the program has freed its request, and MPI is still at it */
     bool freed;                      /* the program has freed a generalized request, which MPI keeps to its end */
     int source, tag;                 /* of a persistent one, as the program gave them; of a send: to whom */
-    int (*isend)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *); /* of a persistent send that may
-                                        go by the route; else NULL */
+    int (*isend)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *); /* of one by the route, or NULL */
+    struct sv_drop_persistent *collective; /* of a persistent collective call that is messages (drop_persistent.c) */
     void *lists[2];                  /* that MPI reads until its end; owned */
     MPI_Request instead;             /* under way in its place: a probe had taken what it was to get (drop_probe.c), or
                                         it goes by the route */
@@ -487,8 +487,8 @@ int sv_drop_coll_keep(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Req
 int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
                           MPI_Request *request);
 
-/* Frees these lists after the end of that request, which has just begun, by the drop-in or by MPI alone. */
-void sv_drop_request_own(MPI_Request request, void *first, void *second);
+/* Frees these lists after the end of that request, which has just begun, or of a persistent one that was just made. */
+void sv_drop_request_own(MPI_Request request, bool persistent, void *first, void *second);
 
 /* MPI_Start of a persistent send: true if it goes by the route, and MPI's own request stays inactive. Not with the
    lock. */

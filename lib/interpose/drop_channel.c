@@ -73,11 +73,26 @@ static void take_number(int64_t number)
     channels.taken = units > channels.taken ? units : channels.taken;
 }
 
-/* Numbers end where MPI's tags do. A communicator without one is never asked about again. */
+/* Numbers end where MPI's tags do. */
+static bool is_beyond_tags(int64_t number)
+{
+    return (number + 1) * SV_DROP_CHANNEL_TAGS - 1 > sv_drop_route.tag_most;
+}
+
+int sv_drop_channel_number(MPI_Comm comm)
+{
+    int64_t number = -propose_channel();
+    const int64_t own = -number;
+    const bool good = sv_drop_fast_least(comm, &number, 1);
+    take_number(good ? -number : own); /* others may have heard of it */
+    return good && !is_beyond_tags(-number) ? (int)-number : 0;
+}
+
+/* A communicator without one is never asked about again. */
 static void give_channel(sv_drop_tie_t *tie, int64_t number)
 {
     take_number(number);
-    tie->over = (number + 1) * SV_DROP_CHANNEL_TAGS - 1 > sv_drop_route.tag_most;
+    tie->over = is_beyond_tags(number);
     if (tie->over || tie->channel)
         return;
     tie->channel = (int)number;

@@ -20,6 +20,8 @@ static inline bool sv_drop_channel_takes(sv_drop_tie_t *tie)
 {
     return tie->channel && tie->calls++ >= tie->first_call;
 }
+/* A number for tags that are no channel's, on which all ranks of the communicator agree here; 0: none is left. */
+int sv_drop_channel_number(MPI_Comm comm);
 /* The tie is about to be freed. */
 void sv_drop_channel_end(sv_drop_tie_t *tie);
 

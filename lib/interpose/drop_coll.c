@@ -10,6 +10,7 @@
 #include "interpose/drop_fastcoll.h"
 #include "interpose/drop_linear.h"
 #include "interpose/drop_pairs.h"
+#include "interpose/drop_persistent.h"
 #include "interpose/drop_plan.h"
 #include "interpose/drop_reduce.h"
 #include "interpose/drop_split.h"

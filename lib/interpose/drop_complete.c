@@ -7,10 +7,10 @@
  * Where nothing of ours is in flight (requests of host memory are only watched) the call is MPI's own. After it the
  * operation of each request that has ended is looked up, by the handle that the program had. So a list of many
  * thousands costs a copy of its handles.
- *
  * Any thread; a call is a user of each operation that it looks at, until it returns.
  */
 #include "interpose/drop_idle.h"
+#include "interpose/drop_persistent.h"
 #include "interpose/drop_probe.h"
 #include "interpose/drop_table.h"
 
@@ -519,11 +519,11 @@ SV_DROP_EXPORT int MPI_Request_free(MPI_Request *request)
         sv_drop_op_forget(op);
     if (op && !op->keeps)
         op->freed = true;
-    sv_drop_op_release(op);
-    if (!adopted)
-        return PMPI_Request_free(request);
-    *request = MPI_REQUEST_NULL;
-    return MPI_SUCCESS;
+    const int code = adopted ? MPI_SUCCESS : PMPI_Request_free(request);
+    if (adopted)
+        *request = MPI_REQUEST_NULL;
+    sv_drop_op_release(op); /* MPI may have read lists of its */
+    return code;
 }
 
 SV_DROP_EXPORT int MPI_Cancel(MPI_Request *request)
@@ -554,12 +554,12 @@ static int start_persistent(MPI_Request *requests, int n, bool all)
     bool each = guards || sv_drop_has_taken() ||
                 atomic_load_explicit(&sv_drop_invited_ever, memory_order_relaxed); /* see sv_drop_given_start() */
     for (int i = 0; !each && i < set.n; i++)
-        each = set.op[i] && set.op[i]->isend;
-    /* Requests start one after the other where a probe may have taken the message of a receive. With threads it may do
-       so at any time. So they do where a send may go by the route, which keeps MPI's order. */
+        each = set.op[i] && (set.op[i]->isend || set.op[i]->collective);
+    /* One after the other where a probe may have taken the message of a receive, which with threads it may do at any
+       time; where a send may go by the route, which keeps MPI's order; and where a collective call is messages. */
     for (int i = 0; each && i < set.n && code == MPI_SUCCESS; i++) {
         sv_drop_op_t *op = set.op[i] && set.op[i]->persistent ? set.op[i] : NULL;
-        if (op && sv_drop_send_start(op))
+        if (op && (sv_drop_send_start(op) || sv_drop_persistent_start(op)))
             continue;
         sv_drop_flush(); /* the route may have had no room for the one before, which then is batched */
         if (op)

@@ -453,9 +453,8 @@ bool sv_drop_type_has_bytes(MPI_Datatype type)
 
 bool sv_drop_fast_combine(MPI_Comm comm, int64_t *values, int n, MPI_Op op)
 {
-    enum { VALUES = 3 };
     MPI_Request request = MPI_REQUEST_NULL;
-    int64_t own[VALUES];
+    int64_t own[SV_DROP_VALUES];
     memcpy(own, values, (size_t)n * sizeof *own);
     if (!sv_drop_route.drives)
         return PMPI_Allreduce(own, values, n, MPI_INT64_T, op, comm) == MPI_SUCCESS;

@@ -10,7 +10,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for RTLD_NEXT */
 #endif
-#include "interpose/drop.h"
+#include "interpose/drop_persistent.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -84,6 +84,13 @@ static void STATUSES_END(MPI_Status *list, MPI_Fint *statuses, int n)
     FORTRAN_NAME(NAME, MPI_##UPPER)            \
     FORTRAN_NAME(NAME, mpi_##LOWER##_f08_)
 #define NAMES_F08(NAME, LOWER, UPPER) NAMES(NAME, LOWER, UPPER)
+/* Of Open MPI 4's calls that are not yet MPI's. */
+#define NAMESX(NAME, LOWER, UPPER)             \
+    FORTRAN_NAME(NAME, mpix_##LOWER)           \
+    FORTRAN_NAME(NAME, mpix_##LOWER##_)        \
+    FORTRAN_NAME(NAME, mpix_##LOWER##__)       \
+    FORTRAN_NAME(NAME, MPIX_##UPPER)           \
+    FORTRAN_NAME(NAME, mpix_##LOWER##_f08_)
 
 static MPI_Datatype *TYPES_BEGIN(const MPI_Fint *types, int n)
 {
@@ -94,10 +101,10 @@ static MPI_Datatype *TYPES_BEGIN(const MPI_Fint *types, int n)
 }
 
 /* MPI goes through the types of such a call again when that ends, to give them back. */
-static void keep_type_lists(int code, MPI_Request request, MPI_Datatype *sends, MPI_Datatype *receives)
+static void keep_type_lists(int code, MPI_Request request, bool persistent, MPI_Datatype *sends, MPI_Datatype *receives)
 {
     if (code == MPI_SUCCESS && request != MPI_REQUEST_NULL) {
-        sv_drop_request_own(request, sends, receives);
+        sv_drop_request_own(request, persistent, sends, receives);
         return;
     }
     free(sends);

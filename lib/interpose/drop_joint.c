@@ -15,6 +15,7 @@
  * handle until its last message has ended. After that it is kept for the next call.
  */
 #include "interpose/drop_joint.h"
+#include "interpose/drop_persistent.h"
 #include "interpose/drop_route.h"
 #include "interpose/drop_table.h"
 
@@ -255,6 +256,7 @@ static void leave_comm(sv_drop_op_t *op)
 {
     if (op->is_joint && op->fast.comm == joints.left)
         op->fast.comm = MPI_COMM_WORLD;
+    sv_drop_persistent_orphan(op->collective, joints.left);
 }
 
 /* MPI calls this from MPI_Comm_free, perhaps with locks of its own. Where a rank has threads such calls are on

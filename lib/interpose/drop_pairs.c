@@ -12,7 +12,7 @@
  * or is MPI's own. What MPI refuses is left to MPI, on the one rank that it refuses: the others find that rank where
  * they would without the drop-in, in its next such call.
  *
- *   sv_drop_irecv of each block ... sv_drop_isend of each block ... one request for all (drop_joint.c)
+ *   a receive of each block ... a send of each block (drop_blocks.c) ... one request for all (drop_joint.c)
  *
  * The messages are on the communicator of the drop-in's that has all ranks of the job. Those between two ranks have the
  * order of the calls on the program's communicator, whose channel they are in. Within a call to neighbours of a grid,
@@ -20,12 +20,17 @@
  * the order in which MPI's own call of this form would match them: by side, or in the order of the lists, one of which
  * may be reversed. So what comes where does not depend on the way that a call takes.
  *
+ * What a persistent call does at each start is listed when it is made (drop_blocks.c), if all ranks agree then to have
+ * messages of it (drop_persistent.c).
+ *
  * MPI's rules order the calls of a communicator. A call owns nothing when it returns: its request does.
  */
 #include "interpose/drop_pairs.h"
 #include "interpose/drop_agree.h"
+#include "interpose/drop_blocks.h"
 #include "interpose/drop_channel.h"
 #include "interpose/drop_joint.h"
+#include "interpose/drop_persistent.h"
 #include "interpose/drop_plan.h"
 #include "interpose/drop_route.h"
 
@@ -35,20 +40,14 @@
 /* In a channel. Each side of a grid has one from GRID_TAG on: MPI's grids have no more than 32 dimensions here. */
 enum { LIST_TAG = 8, ALL_TAG, ROOT_TAG, GRID_TAG = 16 };
 
-/* A block of a side, and the rank that it comes from or goes to. */
-typedef struct block {
-    char *at;
-    int64_t count;
-    MPI_Datatype type;
-    int peer, tag;
-} block_t;
-
 /* A call, as this rank sees it. */
 typedef struct plan {
     const sv_drop_pairs_t *call;
     sv_drop_tie_t *tie;
-    bool blocks, in_place;
+    sv_drop_kind_t kind;
+    bool in_place;
     sv_drop_order_t order; /* of a call to neighbours */
+    int tag, side_tag;     /* of blocks in the order of lists; and of that from the first side, if they go by sides */
     int nout, nin; /* blocks of each side */
     sv_drop_pairs_side_t out, in;
     int64_t out_extent, in_extent; /* of the type of a side that has one */
@@ -67,10 +66,10 @@ static int64_t count_of_block(const sv_drop_pairs_side_t *side, int i)
     return list->counts ? list->counts[i] : list->large_counts ? (int64_t)list->large_counts[i] : list->count;
 }
 
-static block_t find_block(const sv_drop_pairs_side_t *side, int i, int64_t extent)
+static sv_drop_pair_t find_block(const sv_drop_pairs_side_t *side, int i, int64_t extent)
 {
     const sv_drop_list_t *list = &side->list;
-    block_t block = {.count = count_of_block(side, i), .type = type_of_block(side, i)};
+    sv_drop_pair_t block = {.count = count_of_block(side, i), .type = type_of_block(side, i)};
     int64_t offset = 0;
     if (list->bytes)
         offset = list->bytes[i];
@@ -86,22 +85,41 @@ static block_t find_block(const sv_drop_pairs_side_t *side, int i, int64_t exten
     return block;
 }
 
+/* Whether this rank has a block for itself, and both sides of it. */
+static bool has_own_block(const plan_t *plan)
+{
+    const sv_drop_pairs_t *call = plan->call;
+    return call->pattern == SV_DROP_ALL || (call->pattern != SV_DROP_NEIGHBORS && call->root == plan->tie->me);
+}
+
 /* The rank that block i of a side is for. Its tag is that of the receiver's block. */
-static void find_peer(const plan_t *plan, bool sends, int i, block_t *block)
+static void find_peer(const plan_t *plan, bool sends, int i, sv_drop_pair_t *block)
 {
     const sv_drop_pairs_t *call = plan->call;
     const sv_drop_tie_t *tie = plan->tie;
-    block->tag = call->pattern == SV_DROP_ALL ? ALL_TAG : ROOT_TAG;
+    block->tag = plan->tag;
     block->peer = i;
     if (call->pattern == SV_DROP_NEIGHBORS) {
         block->peer = (sends ? tie->to : tie->from)[i];
-        block->tag = LIST_TAG;
         if (plan->order == SV_DROP_BY_SIDE)
-            block->tag = GRID_TAG + (sends ? i ^ 1 : i);
+            block->tag = plan->side_tag + (sends ? i ^ 1 : i);
     } else if (call->pattern != SV_DROP_ALL && sends == (call->pattern == SV_DROP_TO_ROOT)) {
         block->peer = call->root;
     }
-    block->tag += tie->channel * SV_DROP_CHANNEL_TAGS;
+    block->sends = sends;
+    block->own = block->peer == tie->me && has_own_block(plan);
+}
+
+/* In the communicator's channel. Of a persistent call, tags are counted from those that it gets when all agree. */
+static void find_tags_of_call(plan_t *plan)
+{
+    static const int kinds[] = {[SV_DROP_NEIGHBORS] = LIST_TAG, [SV_DROP_ALL] = ALL_TAG, [SV_DROP_TO_ROOT] = ROOT_TAG,
+                                [SV_DROP_FROM_ROOT] = ROOT_TAG};
+    const int first = plan->tie->channel * SV_DROP_CHANNEL_TAGS;
+    if (plan->kind == SV_DROP_PERSISTENT)
+        return;
+    plan->tag = first + kinds[plan->call->pattern];
+    plan->side_tag = first + GRID_TAG;
 }
 
 /* --- what MPI refuses --------------------------------------------------------------------------------------------- */
@@ -130,13 +148,6 @@ static bool is_pairs_side_refused(const sv_drop_pairs_side_t *side, int n)
         good = type;
     }
     return false;
-}
-
-/* Whether this rank has a block for itself, and both sides of it. */
-static bool has_own_block(const plan_t *plan)
-{
-    const sv_drop_pairs_t *call = plan->call;
-    return call->pattern == SV_DROP_ALL || (call->pattern != SV_DROP_NEIGHBORS && call->root == plan->tie->me);
 }
 
 static int64_t extent_of(const sv_drop_pairs_side_t *side, int n)
@@ -175,8 +186,8 @@ static bool is_same_refused(const plan_t *plan)
     if (call->pattern == SV_DROP_ALL && !plan->out.same)
         return are_sides_same(&plan->out, &plan->in) && has_pair_elements(&plan->out, plan->nout) &&
                sv_drop_tie_refuses_same(SV_DROP_ALIAS_ALLTOALL, call->ring);
-    const block_t from = find_block(&plan->out, plan->nout > 1 ? me : 0, plan->out_extent);
-    const block_t to = find_block(&plan->in, plan->nin > 1 ? me : 0, plan->in_extent);
+    const sv_drop_pair_t from = find_block(&plan->out, plan->nout > 1 ? me : 0, plan->out_extent);
+    const sv_drop_pair_t to = find_block(&plan->in, plan->nin > 1 ? me : 0, plan->in_extent);
     return from.at == to.at && from.type == to.type && from.count == to.count && from.count > 0 &&
            sv_drop_tie_refuses_same(call->pattern == SV_DROP_TO_ROOT     ? SV_DROP_ALIAS_GATHER
                                     : call->pattern == SV_DROP_FROM_ROOT ? SV_DROP_ALIAS_SCATTER
@@ -198,7 +209,7 @@ static bool is_side_mixed(const char *name, const sv_drop_pairs_side_t *side, in
     if (n > FEW && !(blocks = malloc((size_t)n * sizeof *blocks)))
         sv_drop_fatal("no memory", name);
     for (int i = 0; i < n; i++) {
-        const block_t block = find_block(side, i, extent);
+        const sv_drop_pair_t block = find_block(side, i, extent);
         blocks[i] = (sv_drop_block_t){.count = block.count, .type = block.type,
                                       .offset = (int64_t)((uintptr_t)block.at - (uintptr_t)side->buf)};
         blocks[i].is_type = sv_drop_type(block.type, &blocks[i].info);
@@ -211,102 +222,37 @@ static bool is_side_mixed(const char *name, const sv_drop_pairs_side_t *side, in
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
 
-static int rank_for(const plan_t *plan, int peer)
-{
-    return sv_drop_world_rank(plan->call->comm, peer);
-}
-
-/* Whether elements come up with their gaps, which may be other blocks of the call: those in device memory whose type
-   cannot be taken apart. */
-static bool keeps_gaps(const block_t *block)
-{
-    sv_drop_type_t info;
-    if (!sv_drop_type(block->type, &info) || info.named || info.dense ||
-        sv_drop_is_host_typed(block->at, block->count, block->type))
-        return false;
-    sv_drop_plan_t *plan = sv_drop_plan_get(block->type, block->count, block->at);
-    const bool opaque = !plan->pack;
-    sv_drop_plan_put(plan);
-    return opaque;
-}
-
-static void begin_recv_packed(const plan_t *plan, const block_t *block, sv_drop_joint_t *joint)
-{
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Count each = 0;
-    int code = MPI_ERR_COUNT;
-    PMPI_Type_size_x(block->type, &each);
-    if (block->count > INT_MAX || block->count * each > INT_MAX) {
-        sv_drop_joint_add(joint, request, code);
-        return;
-    }
-    const int bytes = (int)(block->count * each);
-    void *packed = malloc((size_t)bytes);
-    if (!packed)
-        sv_drop_fatal("no memory", plan->call->name);
-    code = sv_drop_irecv(plan->call->name, packed, bytes, MPI_BYTE, rank_for(plan, block->peer), block->tag,
-                         sv_drop_route.own, &request);
-    sv_drop_joint_add_packed(joint, request, code, packed, bytes, block->at, (int)block->count, block->type);
-}
-
-/* A block without elements has no message. Its sender knows that, too. */
-static void begin_pair_block(const plan_t *plan, const block_t *block, bool sends, sv_drop_joint_t *joint)
-{
-    MPI_Request request = MPI_REQUEST_NULL;
-    sv_drop_narrow_t narrow = {0};
-    if (block->peer == MPI_PROC_NULL || block->count == 0 || !sv_drop_type_has_bytes(block->type))
-        return;
-    if (!sends && keeps_gaps(block)) {
-        begin_recv_packed(plan, block, joint);
-        return;
-    }
-    int code = sv_drop_narrow(block->count, block->type, &narrow);
-    if (code == MPI_SUCCESS && sends)
-        code = sv_drop_isend_any(plan->call->name, SV_DROP_ALONE, block->at, narrow.count, narrow.type,
-                                 rank_for(plan, block->peer), block->tag, sv_drop_route.own, &request);
-    else if (code == MPI_SUCCESS)
-        code = sv_drop_irecv(plan->call->name, block->at, narrow.count, narrow.type, rank_for(plan, block->peer),
-                             block->tag, sv_drop_route.own, &request);
-    sv_drop_narrow_end(&narrow);
-    sv_drop_joint_add(joint, request, code);
-}
-
-/* Copies what the rank has for itself in a call to all, on the device. False: it is to be a message. */
-static bool copy_block_to_self(const plan_t *plan, sv_drop_joint_t *joint)
+static sv_drop_own_block_t find_own_block(const plan_t *plan)
 {
     const int out_at = plan->nout > 1 ? plan->tie->me : 0, in_at = plan->nin > 1 ? plan->tie->me : 0;
     sv_drop_type_t out, in;
-    if (plan->in_place)
-        return true;
-    const block_t from = find_block(&plan->out, out_at, plan->out_extent);
-    const block_t to = find_block(&plan->in, in_at, plan->in_extent);
+    if (plan->in_place || !has_own_block(plan))
+        return (sv_drop_own_block_t){.in_place = plan->in_place};
+    const sv_drop_pair_t from = find_block(&plan->out, out_at, plan->out_extent);
+    const sv_drop_pair_t to = find_block(&plan->in, in_at, plan->in_extent);
     if (!sv_drop_type(from.type, &out) || !sv_drop_type(to.type, &in) || !out.dense || !in.dense ||
-        from.count * out.bytes != to.count * in.bytes || from.count == 0 || out.bytes == 0 ||
-        !sv_drop_is_fit(from.at, 1) || !sv_drop_is_fit(to.at, 1))
-        return false;
-    sv_drop_settle();
-    if (sv_drop_is_stuck())
-        return false;
-    sv_drop_copy(sv_drop_joint_flow(joint), to.at, from.at, (size_t)(from.count * out.bytes),
-                 SELVAGE_COPY_DEVICE_TO_DEVICE);
-    return true;
+        from.count * out.bytes != to.count * in.bytes)
+        return (sv_drop_own_block_t){0};
+    return (sv_drop_own_block_t){false, from.at, to.at, from.count * out.bytes};
 }
 
-/* Receives come first. Each rank begins with another peer. */
-static void begin_blocks(const plan_t *plan, sv_drop_joint_t *joint)
+/* Visits each block that has a message: one without elements has none, as its sender knows, too. Receives come first.
+   Each rank begins with another peer. */
+static void visit_blocks(const plan_t *plan, void (*visit)(void *with, const sv_drop_pair_t *block), void *with)
 {
     const bool turns = plan->call->pattern == SV_DROP_ALL;
-    const bool own = has_own_block(plan), copied = own && copy_block_to_self(plan, joint);
     for (int sends = 0; sends < 2; sends++) {
         const int n = sends ? plan->nout : plan->nin;
         for (int i = 0; i < n; i++) {
             const int back = !sends && plan->order == SV_DROP_REVERSED ? n - 1 - i : i;
             const int at = !turns ? back : sends ? (plan->tie->me + i) % n : (plan->tie->me + n - i) % n;
-            block_t block = sends ? find_block(&plan->out, at, plan->out_extent)
+            sv_drop_pair_t block = sends ? find_block(&plan->out, at, plan->out_extent)
                                   : find_block(&plan->in, at, plan->in_extent);
             find_peer(plan, sends, at, &block);
-            if (!(copied && block.peer == plan->tie->me))
-                begin_pair_block(plan, &block, sends, joint);
+            if (block.peer == MPI_PROC_NULL || block.count == 0 || !sv_drop_type_has_bytes(block.type))
+                continue;
+            block.rank = sv_drop_world_rank(plan->call->comm, block.peer);
+            visit(with, &block);
         }
     }
 }
@@ -386,7 +332,7 @@ static bool find_in_place(plan_t *plan)
 static void send_from_place(plan_t *plan)
 {
     const int64_t extent = extent_of(&plan->in, plan->nin);
-    const block_t own = find_block(&plan->in, plan->tie->me, extent);
+    const sv_drop_pair_t own = find_block(&plan->in, plan->tie->me, extent);
     plan->out = (sv_drop_pairs_side_t){.buf = own.at, .same = true, .list = {.count = own.count, .type = own.type}};
 }
 
@@ -395,7 +341,7 @@ static bool has_device_memory(const plan_t *plan)
 {
     for (int i = 0; i < plan->nout + plan->nin; i++) {
         const bool sends = i < plan->nout;
-        const block_t block = sends ? find_block(&plan->out, i, plan->out_extent)
+        const sv_drop_pair_t block = sends ? find_block(&plan->out, i, plan->out_extent)
                                     : find_block(&plan->in, i - plan->nout, plan->in_extent);
         if (block.count > 0 && !sv_drop_is_host_typed(block.at, block.count, block.type))
             return true;
@@ -427,16 +373,11 @@ static bool is_call_mixed(const plan_t *plan)
             is_side_mixed(plan->call->name, &plan->in, plan->nin, plan->in_extent));
 }
 
-/* Whether the call, which MPI does not refuse, becomes messages on all ranks. refused_out: it is an error of this rank
-   that the drop-in has found. */
-static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, bool *refused_out)
+/* Whether the call can be messages, and MPI does not refuse it on this rank. */
+static bool fill_plan(const sv_drop_pairs_t *call, sv_drop_kind_t kind, plan_t *plan)
 {
     const bool typed = call->ring == SV_DROP_RING_W, listed = typed || call->ring == SV_DROP_RING_V;
-    *refused_out = false;
-    if (!sv_drop_channel_may_be(call->comm))
-        return false;
-    *plan = (plan_t){.call = call, .tie = sv_drop_tie_of(call->comm), .blocks = blocks, .out = call->out,
-                     .in = call->in};
+    *plan = (plan_t){.call = call, .tie = sv_drop_tie_of(call->comm), .kind = kind, .out = call->out, .in = call->in};
     if (!count_blocks(plan) || !find_in_place(plan))
         return false;
     const bool no_list = (plan->nin > 0 && is_list_missing(&plan->in, listed && !plan->in.same, typed)) ||
@@ -450,23 +391,37 @@ static bool plan_pairs(const sv_drop_pairs_t *call, bool blocks, plan_t *plan, b
         return false;
     plan->out_extent = extent_of(&plan->out, plan->nout);
     plan->in_extent = extent_of(&plan->in, plan->nin);
-    if (is_same_refused(plan))
+    find_tags_of_call(plan);
+    return !is_same_refused(plan);
+}
+
+static void find_call_order(plan_t *plan)
+{
+    if (plan->call->pattern == SV_DROP_NEIGHBORS)
+        plan->order = sv_drop_tie_order(plan->tie, plan->call->ring, plan->kind);
+}
+
+/* Whether the call, which MPI does not refuse, becomes messages on all ranks. refused_out: it is an error of this rank
+   that the drop-in has found. */
+static bool plan_pairs(const sv_drop_pairs_t *call, sv_drop_kind_t kind, plan_t *plan, bool *refused_out)
+{
+    *refused_out = false;
+    if (!sv_drop_channel_may_be(call->comm) || !fill_plan(call, kind, plan))
         return false;
     *refused_out = is_call_mixed(plan);
     if (*refused_out)
         return true;
     if (!sv_drop_channel_takes(plan->tie))
         return false;
-    if (call->pattern == SV_DROP_NEIGHBORS)
-        plan->order = sv_drop_tie_order(plan->tie, call->ring, blocks);
+    find_call_order(plan);
     return true;
 }
 
-static bool begin_pairs(const sv_drop_pairs_t *call, bool blocks, MPI_Request *request, int *code)
+static bool begin_pairs(const sv_drop_pairs_t *call, sv_drop_kind_t kind, MPI_Request *request, int *code)
 {
     plan_t plan;
     bool refused;
-    if (!plan_pairs(call, blocks, &plan, &refused))
+    if (!plan_pairs(call, kind, &plan, &refused))
         return false;
     *code = MPI_SUCCESS;
     if (refused) {
@@ -477,7 +432,9 @@ static bool begin_pairs(const sv_drop_pairs_t *call, bool blocks, MPI_Request *r
     int64_t before[2];
     sv_drop_count_parts(&before[0], &before[1]); /* of calls that count by themselves */
     sv_drop_joint_t *joint = sv_drop_joint_begin(plan.nout + plan.nin);
-    begin_blocks(&plan, joint);
+    const sv_drop_own_block_t own = find_own_block(&plan);
+    sv_drop_beginning_t to = {call->name, joint, sv_drop_copy_own_block(&own, joint)};
+    visit_blocks(&plan, sv_drop_pair_begin, &to);
     sv_drop_flush(); /* short messages must not wait for the next call */
     const int64_t bytes = sv_drop_count_pairs(call->name);
     sv_drop_joint_start(joint, call->name, bytes, call->comm, request);
@@ -487,7 +444,7 @@ static bool begin_pairs(const sv_drop_pairs_t *call, bool blocks, MPI_Request *r
 bool sv_drop_make_pairs(const sv_drop_pairs_t *call, int *code)
 {
     MPI_Request request = MPI_REQUEST_NULL;
-    if (!begin_pairs(call, true, &request, code))
+    if (!begin_pairs(call, SV_DROP_BLOCKING, &request, code))
         return false;
     if (*code == MPI_SUCCESS)
         *code = MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -496,5 +453,28 @@ bool sv_drop_make_pairs(const sv_drop_pairs_t *call, int *code)
 
 bool sv_drop_begin_pairs(const sv_drop_pairs_t *call, MPI_Request *request, int *code)
 {
-    return begin_pairs(call, false, request, code);
+    return begin_pairs(call, SV_DROP_NONBLOCKING, request, code);
+}
+
+/* Beyond a node, only neighbours send each other messages without more ado: MPI has better ways for calls to all. */
+static sv_drop_recipe_t *make_recipe(const sv_drop_pairs_t *call)
+{
+    plan_t plan;
+    if (!fill_plan(call, SV_DROP_PERSISTENT, &plan) || (call->pattern != SV_DROP_NEIGHBORS && !plan.tie->one_node) ||
+        is_side_mixed(call->name, &plan.out, plan.nout, plan.out_extent) ||
+        is_side_mixed(call->name, &plan.in, plan.nin, plan.in_extent))
+        return NULL;
+    const sv_drop_own_block_t own = find_own_block(&plan);
+    find_call_order(&plan);
+    sv_drop_recipe_t *recipe = sv_drop_recipe_begin(call->name, &own, plan.nout + plan.nin);
+    visit_blocks(&plan, sv_drop_recipe_add, recipe);
+    return recipe; /* partner: sv_drop_recipe_end() */
+}
+
+bool sv_drop_persist_pairs(const sv_drop_pairs_t *call, bool device, MPI_Request *request)
+{
+    if (!sv_drop_persistent_may_be(call->comm))
+        return false;
+    const sv_drop_starts_t starts = {sv_drop_recipe_start, sv_drop_recipe_end, make_recipe(call)};
+    return sv_drop_persistent_make(call->name, call->comm, device, &starts, request);
 }

@@ -31,6 +31,8 @@ typedef struct sv_drop_pairs {
 /* True if that has been done, with MPI's code: all of it, or, for the second, what begins it. */
 bool sv_drop_make_pairs(const sv_drop_pairs_t *call, int *code);
 bool sv_drop_begin_pairs(const sv_drop_pairs_t *call, MPI_Request *request, int *code);
+/* True if all ranks make messages of a persistent call at each start. device: this rank gives device memory. */
+bool sv_drop_persist_pairs(const sv_drop_pairs_t *call, bool device, MPI_Request *request);
 
 /* Counts what has been sent of device memory since the call of that name began, for the report. Returns it for the
    timeline. */

@@ -23,6 +23,8 @@
  * left to MPI, on the one rank that it refuses. If elements do not come as they were sent, the call fails on the rank
  * that was to get them.
  *
+ * A persistent call begins at each start from what was found out about it when it was made (drop_persistent.c).
+ *
  * The lock of requests guards what is kept for later calls. A call's state belongs to its joint (drop_joint.c).
  */
 #include "interpose/drop_reduce.h"
@@ -32,6 +34,7 @@
 #include "interpose/drop_number.h"
 #include "interpose/drop_order.h"
 #include "interpose/drop_pairs.h"
+#include "interpose/drop_persistent.h"
 #include "interpose/drop_pool.h"
 #include "interpose/drop_route.h"
 #include "interpose/drop_scratch.h"
@@ -427,16 +430,22 @@ static bool are_buffers_refused(const sv_drop_reduction_t *call, const sv_drop_t
                                     SV_DROP_RING);
 }
 
+/* Whether the call can be messages, and MPI does not refuse its arguments. */
+static bool is_reduction_fit(const sv_drop_reduction_t *call, const sv_drop_tie_t *tie, sv_drop_number_t *number_out)
+{
+    *number_out = sv_drop_number(call->type, call->op);
+    return tie->near && number_out->type != SELVAGE_TYPE_DEFAULT &&
+           (call->whose != SV_DROP_RESULT_OF_ROOT || (call->root >= 0 && call->root < tie->n)) &&
+           are_parts_fit(call, tie->n, number_out) && !are_buffers_refused(call, tie);
+}
+
 /* Whether the call, which MPI does not refuse, becomes messages on all ranks. */
 static bool plan_reduction(const sv_drop_reduction_t *call, sv_drop_tie_t **tie_out, sv_drop_number_t *number_out)
 {
     if (!sv_drop_channel_may_be(call->comm))
         return false;
     sv_drop_tie_t *tie = *tie_out = sv_drop_tie_of(call->comm);
-    *number_out = sv_drop_number(call->type, call->op);
-    if (!tie->near || tie->n < 2 || number_out->type == SELVAGE_TYPE_DEFAULT ||
-        (call->whose == SV_DROP_RESULT_OF_ROOT && (call->root < 0 || call->root >= tie->n)) ||
-        !are_parts_fit(call, tie->n, number_out) || are_buffers_refused(call, tie))
+    if (!is_reduction_fit(call, tie, number_out))
         return false;
     const bool gets = call->whose != SV_DROP_RESULT_OF_ROOT || call->root == tie->me;
     tie->needs = tie->needs || !sv_drop_is_host(call->sendbuf) || (gets && !sv_drop_is_host(call->recvbuf));
@@ -457,7 +466,6 @@ static void fill_reduction(reduction_t *r, const sv_drop_reduction_t *call, cons
     r->root = call->root;
     r->n = tie->n;
     r->me = tie->me;
-    r->tag = tie->channel * SV_DROP_CHANNEL_TAGS + PART_TAG;
     r->from = call->sendbuf == MPI_IN_PLACE ? call->recvbuf : call->sendbuf;
     r->to = call->recvbuf;
     r->count = call->count;
@@ -468,24 +476,63 @@ static void fill_reduction(reduction_t *r, const sv_drop_reduction_t *call, cons
     }
 }
 
-bool sv_drop_begin_reduction(const sv_drop_reduction_t *call, MPI_Request *request, int *code)
+static void start_reduction(reduction_t *r, MPI_Comm comm, MPI_Request *request)
 {
     static const sv_drop_steps_t steps = {step_reduction, end_reduction};
-    sv_drop_tie_t *tie;
-    sv_drop_number_t number;
     int64_t before[2];
-    if (!plan_reduction(call, &tie, &number))
-        return false;
     sv_drop_count_parts(&before[0], &before[1]); /* of calls that count by themselves */
-    reduction_t *r = take_reduction();
-    fill_reduction(r, call, tie, &number);
-    sv_drop_joint_t *joint = sv_drop_joint_begin(2 * tie->n); /* to each peer and from each */
+    sv_drop_joint_t *joint = sv_drop_joint_begin(2 * r->n); /* to each peer and from each */
     sv_drop_joint_then(joint, &steps, r);
     settle_for_reduction(r);
     begin_own_part(r);
     begin_parts(r, joint);
-    const int64_t bytes = sv_drop_count_pairs(call->name);
-    sv_drop_joint_start(joint, call->name, bytes, call->comm, request);
+    const int64_t bytes = sv_drop_count_pairs(r->name);
+    sv_drop_joint_start(joint, r->name, bytes, comm, request);
+}
+
+bool sv_drop_begin_reduction(const sv_drop_reduction_t *call, MPI_Request *request, int *code)
+{
+    sv_drop_tie_t *tie;
+    sv_drop_number_t number;
+    if (!plan_reduction(call, &tie, &number))
+        return false;
+    reduction_t *r = take_reduction();
+    fill_reduction(r, call, tie, &number);
+    r->tag = tie->channel * SV_DROP_CHANNEL_TAGS + PART_TAG;
+    start_reduction(r, call->comm, request);
     *code = MPI_SUCCESS;
     return true;
+}
+
+/* --- persistent calls --------------------------------------------------------------------------------------------- */
+
+static int begin_reduction_again(const void *state, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    reduction_t *r = take_reduction();
+    *r = *(const reduction_t *)state;
+    r->tag = tag;
+    start_reduction(r, comm, request);
+    return MPI_SUCCESS;
+}
+
+/* What a persistent call begins from. */
+static reduction_t *make_reduction(const sv_drop_reduction_t *call)
+{
+    const sv_drop_tie_t *tie = sv_drop_tie_of(call->comm);
+    sv_drop_number_t number;
+    if (!is_reduction_fit(call, tie, &number) || sv_drop_mpi_refuses(call->type, call->op))
+        return NULL;
+    reduction_t *r = calloc(1, sizeof *r);
+    if (!r)
+        sv_drop_fatal("no memory", call->name);
+    fill_reduction(r, call, tie, &number);
+    return r; /* partner: free(), as its end */
+}
+
+bool sv_drop_persist_reduction(const sv_drop_reduction_t *call, bool device, MPI_Request *request)
+{
+    if (!sv_drop_persistent_may_be(call->comm))
+        return false;
+    const sv_drop_starts_t starts = {begin_reduction_again, free, make_reduction(call)};
+    return sv_drop_persistent_make(call->name, call->comm, device, &starts, request);
 }

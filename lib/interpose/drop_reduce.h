@@ -24,6 +24,8 @@ typedef struct sv_drop_reduction {
 
 /* True if the call has begun so, with MPI's code. */
 bool sv_drop_begin_reduction(const sv_drop_reduction_t *call, MPI_Request *request, int *code);
+/* True if all ranks make messages of a persistent call at each start. device: this rank gives device memory. */
+bool sv_drop_persist_reduction(const sv_drop_reduction_t *call, bool device, MPI_Request *request);
 /* After the last of them. */
 void sv_drop_reductions_end(void);
 

@@ -8,7 +8,6 @@
  *   here      PMPI_Irecv(pinned) -> inner ... done, copy up, PMPI_Grequest_complete(handle)
  *
  * Persistent requests are MPI's own, on pinned memory, and land when a completion call of the drop-in sees their end.
- *
  * Any thread. One lock guards everything here. It is recursive, because error handlers of the program run inside. MPI's
  * own locks are taken inside it and never around it. What MPI calls back leaves a note, which the next holder of the
  * lock reads. An operation owns its call and its fast state, and is freed with its last user.
@@ -18,12 +17,12 @@
 #endif
 #include "interpose/drop_joint.h"
 #include "interpose/drop_order.h"
+#include "interpose/drop_persistent.h"
 #include "interpose/drop_probe.h"
 #include "interpose/drop_table.h"
 
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* LOOKS: how many requests that have not ended a walk looks at, ROUTE_LOOKS: those of them that the route is at.
    TURN_MOST: of those and of such as have. Every WHOLE-th turn has both walks. */
@@ -73,6 +72,7 @@ static __attribute__((noinline)) void release_op_locked(sv_drop_op_t *op)
         return;
     sv_drop_call_end(&op->call);
     sv_drop_fast_release(&op->fast);
+    sv_drop_persistent_end(op->collective);
     free(op->lists[0]);
     free(op->lists[1]);
     sv_drop_table_give_op(op);
@@ -210,8 +210,7 @@ int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast
     op->inner = inner;
     op->also = also;
     op->alike = message && call->joins;
-    int code = PMPI_Grequest_start(query_handle, handle_freed, cancel_handle, op, &op->handle);
-    if (code != MPI_SUCCESS)
+    if (PMPI_Grequest_start(query_handle, handle_freed, cancel_handle, op, &op->handle) != MPI_SUCCESS)
         sv_drop_fatal("no generalized request", call->name);
     list_handle(op);
     list_running(op);
@@ -220,8 +219,7 @@ int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast
     return MPI_SUCCESS;
 }
 
-static sv_drop_op_t *keep_request(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
-                                  bool message)
+static sv_drop_op_t *keep_op(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message)
 {
     sv_drop_op_t *op = make_op(call, fast, message);
     op->keeps = true;
@@ -235,7 +233,7 @@ int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast,
 {
     sv_drop_given_keep();
     pthread_mutex_lock(&engine.lock);
-    sv_drop_op_t *op = keep_request(call, fast, inner, message);
+    sv_drop_op_t *op = keep_op(call, fast, inner, message);
     op->persistent = true;
     op->source = call->peer;
     op->tag = call->tag;
@@ -249,21 +247,24 @@ int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast
                           MPI_Request *request)
 {
     pthread_mutex_lock(&engine.lock);
-    keep_request(call, fast, inner, true)->active = true;
+    keep_op(call, fast, inner, true)->active = true;
     *request = inner;
     pthread_mutex_unlock(&engine.lock);
     return MPI_SUCCESS;
 }
 
-void sv_drop_request_own(MPI_Request request, void *first, void *second)
+void sv_drop_request_own(MPI_Request request, bool persistent, void *first, void *second)
 {
     const sv_drop_call_t call = {.name = "lists of a request"};
+    if (persistent)
+        sv_drop_given_keep();
     pthread_mutex_lock(&engine.lock);
     sv_drop_read_notes();
     sv_drop_op_t *op = sv_drop_table_find(request);
-    if (!op || op->keeps) { /* it is MPI's own; a kept one that had this handle before is over */
-        op = keep_request(&call, NULL, request, false);
-        op->active = true;
+    if (!op || (op->keeps && !persistent)) { /* it is MPI's own; a kept one that had this handle before is over */
+        op = keep_op(&call, NULL, request, false);
+        op->persistent = persistent;
+        op->active = !persistent;
     }
     op->lists[0] = first;
     op->lists[1] = second;

@@ -35,7 +35,8 @@ extern sv_drop_route_t sv_drop_route;
 
 /* On an open route: waits for the other ranks of the call, and says whether all say so. */
 bool sv_drop_fast_agree(MPI_Comm comm, bool mine);
-/* The same for each of n values, at most 3: what op makes of all ranks' takes their place. False: MPI has failed. */
+/* The same for each of n values: what op makes of all ranks' takes their place. False: MPI has failed. */
+enum { SV_DROP_VALUES = 17 }; /* at most */
 bool sv_drop_fast_combine(MPI_Comm comm, int64_t *values, int n, MPI_Op op);
 bool sv_drop_fast_least(MPI_Comm comm, int64_t *values, int n);
 /* Whether collective calls on a communicator cannot be those of another thread while this one opens the route. */

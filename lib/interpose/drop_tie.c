@@ -10,6 +10,7 @@
 #include "interpose/drop_tie.h"
 #include "interpose/drop_channel.h"
 #include "interpose/drop_joint.h"
+#include "interpose/drop_persistent.h"
 #include "interpose/drop_route.h"
 
 #include <stdlib.h>
@@ -91,6 +92,7 @@ static int free_tie(MPI_Comm comm, int key, void *found, void *extra)
     (void)key, (void)extra;
     sv_drop_joints_leave(comm);
     sv_drop_channel_end(tie);
+    sv_drop_persistent_leave(tie);
     free(tie->from);
     free(tie); /* partner: sv_drop_tie_of() */
     return MPI_SUCCESS;
@@ -106,9 +108,9 @@ static bool is_of_job(MPI_Comm comm, int n)
 }
 
 /* The answer is alike on all of its ranks, whenever it is asked for. */
-static bool are_ranks_near(MPI_Comm comm, int n)
+static bool are_ranks_on_node(MPI_Comm comm, int n)
 {
-    bool all = sv_drop_route.on_node && n <= SV_DROP_NEAR_MOST;
+    bool all = sv_drop_route.on_node != NULL;
     for (int i = 0; i < n && all; i++)
         all = sv_drop_route.on_node[sv_drop_world_rank(comm, i)];
     return all;
@@ -135,9 +137,11 @@ sv_drop_tie_t *sv_drop_tie_of(MPI_Comm comm)
     if (!tie)
         sv_drop_fatal("no memory", "for a communicator");
     *tie = (sv_drop_tie_t){.n = sv_drop_size(comm), .me = sv_drop_rank(comm), .first_call = INT64_MAX};
-    tie->over = tie->n < 2 || !is_of_job(comm, tie->n);
-    tie->near = !tie->over && are_ranks_near(comm, tie->n);
-    tie->everybody = !tie->over && tie->n == sv_drop_size(MPI_COMM_WORLD);
+    tie->of_job = tie->n > 1 && is_of_job(comm, tie->n);
+    tie->over = !tie->of_job;
+    tie->one_node = tie->of_job && are_ranks_on_node(comm, tie->n);
+    tie->near = tie->one_node && tie->n <= SV_DROP_NEAR_MOST;
+    tie->everybody = tie->of_job && tie->n == sv_drop_size(MPI_COMM_WORLD);
     if (!sv_drop_is_inside(comm) || !find_neighbors(comm, tie))
         tie->nfrom = tie->nto = -1;
     PMPI_Comm_set_attr(comm, ties.key, tie);
@@ -177,7 +181,35 @@ static int ask_selves(sv_drop_ring_t form, bool blocks, MPI_Comm comm, const int
     return code == MPI_SUCCESS ? PMPI_Wait(&request, MPI_STATUS_IGNORE) : code;
 }
 
-static sv_drop_order_t find_order(bool grid, sv_drop_ring_t form, bool blocks)
+/* The same by a persistent call. */
+static int ask_selves_by_start(sv_drop_ring_t form, MPI_Comm comm, const int *out, int *in)
+{
+#ifdef SV_DROP_COLL_INIT
+    const int counts[SELVES] = {1, 1, 1, 1}, displs[SELVES] = {0, 1, 2, 3};
+    const MPI_Aint far[SELVES] = {0, sizeof *in, 2 * sizeof *in, 3 * sizeof *in};
+    const MPI_Datatype types[SELVES] = {MPI_INT, MPI_INT, MPI_INT, MPI_INT};
+    MPI_Request request = MPI_REQUEST_NULL;
+    int code;
+    if (form == SV_DROP_RING)
+        code = SV_DROP_COLL_INIT(Neighbor_alltoall)(out, 1, MPI_INT, in, 1, MPI_INT, comm, MPI_INFO_NULL, &request);
+    else if (form == SV_DROP_RING_V)
+        code = SV_DROP_COLL_INIT(Neighbor_alltoallv)(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, comm,
+                                                     MPI_INFO_NULL, &request);
+    else
+        code = SV_DROP_COLL_INIT(Neighbor_alltoallw)(out, counts, far, types, in, counts, far, types, comm,
+                                                     MPI_INFO_NULL, &request);
+    if (code == MPI_SUCCESS && (code = PMPI_Start(&request)) == MPI_SUCCESS)
+        code = PMPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (request != MPI_REQUEST_NULL)
+        PMPI_Request_free(&request);
+    return code;
+#else
+    (void)form, (void)comm, (void)out, (void)in;
+    return MPI_ERR_OTHER;
+#endif
+}
+
+static sv_drop_order_t find_order(bool grid, sv_drop_ring_t form, sv_drop_kind_t kind)
 {
     const int ones[2] = {1, 1}, out[SELVES] = {0, 1, 2, 3}, selves[SELVES] = {0, 0, 0, 0};
     int in[SELVES] = {-1, -1, -1, -1};
@@ -185,7 +217,10 @@ static sv_drop_order_t find_order(bool grid, sv_drop_ring_t form, bool blocks)
     const int code = grid ? PMPI_Cart_create(own_self_of_ties(), 2, ones, ones, 0, &comm)
                           : PMPI_Dist_graph_create_adjacent(own_self_of_ties(), SELVES, selves, out, SELVES, selves,
                                                             out, MPI_INFO_NULL, 0, &comm);
-    const bool asked = code == MPI_SUCCESS && ask_selves(form, blocks, comm, out, in) == MPI_SUCCESS;
+    const bool asked =
+        code == MPI_SUCCESS && (kind == SV_DROP_PERSISTENT
+                                    ? ask_selves_by_start(form, comm, out, in)
+                                    : ask_selves(form, kind == SV_DROP_BLOCKING, comm, out, in)) == MPI_SUCCESS;
     if (comm != MPI_COMM_NULL)
         PMPI_Comm_free(&comm);
     if (asked && in[0] == 0 && in[1] == 1)
@@ -195,20 +230,20 @@ static sv_drop_order_t find_order(bool grid, sv_drop_ring_t form, bool blocks)
     return grid ? SV_DROP_BY_SIDE : SV_DROP_IN_ORDER;
 }
 
-sv_drop_order_t sv_drop_tie_order(const sv_drop_tie_t *tie, sv_drop_ring_t form, bool blocks)
+sv_drop_order_t sv_drop_tie_order(const sv_drop_tie_t *tie, sv_drop_ring_t form, sv_drop_kind_t kind)
 {
     static struct {
         bool known;
         sv_drop_order_t order;
-    } all[2][SV_DROP_RINGS][2]; /* by the lock */
+    } all[2][SV_DROP_RINGS][SV_DROP_KINDS]; /* by the lock */
     if (tie->grid && !tie->short_ring)
         return SV_DROP_BY_SIDE;
     sv_drop_lock();
-    if (!all[tie->grid][form][blocks].known) {
-        all[tie->grid][form][blocks].order = find_order(tie->grid, form, blocks);
-        all[tie->grid][form][blocks].known = true;
+    if (!all[tie->grid][form][kind].known) {
+        all[tie->grid][form][kind].order = find_order(tie->grid, form, kind);
+        all[tie->grid][form][kind].known = true;
     }
-    const sv_drop_order_t order = all[tie->grid][form][blocks].order;
+    const sv_drop_order_t order = all[tie->grid][form][kind].order;
     sv_drop_unlock();
     return order;
 }

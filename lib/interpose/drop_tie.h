@@ -6,13 +6,17 @@
 
 #include "interpose/drop.h"
 
-/* To so many ranks of a node each of them may send all it has. */
-enum { SV_DROP_NEAR_MOST = 8 };
+/* To so many ranks of a node each of them may send all it has. And: of how many ranges persistent calls of one
+   communicator have their tags. */
+enum { SV_DROP_NEAR_MOST = 8, SV_DROP_RANGES = 8 };
+
+struct sv_drop_range;
 
 typedef struct sv_drop_tie {
     int n, me;
     bool everybody;             /* it has all ranks of the job */
-    bool near;                  /* its ranks share a node, and are no more than SV_DROP_NEAR_MOST */
+    bool of_job;                /* all its ranks are of this job, and there are several */
+    bool one_node, near;        /* its ranks share a node; and are no more than SV_DROP_NEAR_MOST */
     int nfrom, nto, *from, *to; /* neighbours, ranks of it or MPI_PROC_NULL; -1: it has no topology */
     bool grid;           /* a Cartesian one; else they match in the order of both lists */
     bool short_ring;     /* of one or two ranks, so that one rank is the neighbour on both sides */
@@ -25,6 +29,10 @@ typedef struct sv_drop_tie {
     bool needs;          /* this rank has made a call that could have used it */
     unsigned met;        /* calls that all ranks have entered with the route open */
     struct sv_drop_tie *next, *prev; /* of those with a channel */
+    /* Of drop_persistent.c: */
+    int nranges;         /* alike on all of its ranks */
+    struct sv_drop_range *range[SV_DROP_RANGES];
+    bool owes;           /* the others have agreed on this rank's next persistent call */
 } sv_drop_tie_t;
 
 /* Made if there is none; freed with the communicator. */
@@ -38,7 +46,8 @@ typedef enum sv_drop_ring { SV_DROP_RING, SV_DROP_RING_V, SV_DROP_RING_W, SV_DRO
    above, as the standard has it. Else the messages between two ranks match in the order of both lists, or in the order
    of one and the reverse of the other. MPI's forms of a call differ in that, and this one does as MPI does. */
 typedef enum sv_drop_order { SV_DROP_BY_SIDE, SV_DROP_IN_ORDER, SV_DROP_REVERSED } sv_drop_order_t;
-sv_drop_order_t sv_drop_tie_order(const sv_drop_tie_t *tie, sv_drop_ring_t form, bool blocks);
+typedef enum sv_drop_kind { SV_DROP_BLOCKING, SV_DROP_NONBLOCKING, SV_DROP_PERSISTENT, SV_DROP_KINDS } sv_drop_kind_t;
+sv_drop_order_t sv_drop_tie_order(const sv_drop_tie_t *tie, sv_drop_ring_t form, sv_drop_kind_t kind);
 
 /* Whether MPI refuses no elements of this type. */
 bool sv_drop_tie_refuses_none(MPI_Datatype type);

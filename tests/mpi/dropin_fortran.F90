@@ -75,6 +75,11 @@ module NUMBERS
             import :: c_ptr
             type(c_ptr), value :: there
         end subroutine
+        integer(c_int) function persistent_sums(from, to, count) bind(c)
+            import :: c_ptr, c_int
+            type(c_ptr), value :: from, to
+            integer(c_int), value :: count
+        end function
         integer(c_int) function ring_in_c(ranks) bind(c)
             import :: c_int
             integer(c_int), value :: ranks
@@ -522,6 +527,7 @@ program dropin_fortran
     end do
     call messages()
     call collectives()
+    call check(persistent_sums(out_there, in_there, n) == 0, 'persistent collective calls')
     call packing()
     call windows()
     call files()

@@ -84,6 +84,13 @@ void run_lists(void);
 void run_nested(void);
 void run_listener(void);
 
+/* dropin_persistent.c */
+void run_persistent(void);
+void run_persistent_freed(void);
+void run_persistent_refused(void);
+void run_persistent_threads(void);
+void run_persistent_damaged(void);
+
 /* dropin_pinned.c */
 void run_pinned(void);
 void run_given_back(void);

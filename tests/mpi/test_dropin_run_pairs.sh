@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The same programs as in test_dropin_run.sh: calls to neighbours, and collective calls that do not block, which become
-# messages from device to device.
+# The same programs as in test_dropin_run.sh: calls to neighbours, collective calls that do not block, and persistent
+# ones, which become messages from device to device.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 . "$top_srcdir/tests/fixtures/unmodified.sh"
@@ -12,13 +12,13 @@ ranks=3
 fast=yes
 [ "$SELVAGE_DEVICE" = soft ] || [ "${TEST_GPUS:-3}" -ge 2 ] || fast=no
 
-# takes MODE LEAST CALL...: rank 0 has made so many of each by the route
+# takes MODE LEAST CALL...: rank 0 has made so many of each by the route. Open MPI 4 has persistent calls as MPIX_
 takes() {
     local mode=$1 least=$2 call made
     shift 2
     [ "$fast" = yes ] && [ "$mode" != off ] || return
     for call; do
-        made=$(sed -nE "s/^ +0 +all +MPI_$call +fast +([0-9]+) .*/\\1/p" "$dir/out")
+        made=$(sed -nE "s/^ +0 +all +MPIX?_$call +fast +([0-9]+) .*/\\1/p" "$dir/out")
         [ "${made:-0}" -ge "$least" ] ||
             { cat "$dir/out"; echo "FAIL: MPI_$call: ${made:-0} times by the route, $mode"; failed=1; }
     done
@@ -28,7 +28,7 @@ takes() {
 stages() {
     local call
     for call; do
-        ! grep -Eq "^ +0 +all +MPI_$call +fast " "$dir/out" ||
+        ! grep -Eq "^ +0 +all +MPIX?_$call +fast " "$dir/out" ||
             { cat "$dir/out"; echo "FAIL: MPI_$call by the route"; failed=1; }
     done
 }
@@ -37,6 +37,11 @@ neighbors='Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_all
     Ineighbor_allgather Ineighbor_allgatherv Ineighbor_alltoall Ineighbor_alltoallv Ineighbor_alltoallw'
 others='Ialltoall Ialltoallv Ialltoallw Iallgather Iallgatherv Igather Igatherv Iscatter Iscatterv Ibcast'
 reductions='Iallreduce Ireduce Ireduce_scatter Ireduce_scatter_block'
+lasting='Neighbor_allgather_init Neighbor_allgatherv_init Neighbor_alltoall_init Neighbor_alltoallv_init
+    Neighbor_alltoallw_init Allgather_init Allgatherv_init Alltoall_init Alltoallv_init Alltoallw_init Allreduce_init
+    Reduce_scatter_init Reduce_scatter_block_init'
+# Of an MPI that has none of them the programs do nothing.
+[ "$(nm -D "$top_builddir/.libs/libselvage-mpi.so" | grep -cE ' T MPIX?_Allreduce_init$')" -gt 0 ] || lasting=
 for mode in $modes $off; do
     # In a ring of two the same rank is on both sides.
     for n in 2 "$ranks"; do
@@ -58,6 +63,21 @@ for mode in $modes $off; do
         SELVAGE_DROPIN_FAST_BYTES=1024
     # shellcheck disable=SC2086 # several arguments
     takes "$mode" 1 Alltoallw $others $reductions
+    # Persistent ones agree in the calls that make them, and start in other orders on each rank.
+    for n in 2 "$ranks"; do
+        program "$n" channels-persistent ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
+            SELVAGE_DROPIN_FAST_BYTES=1024
+        # shellcheck disable=SC2086 # several arguments
+        takes "$mode" 5 $lasting
+    done
+    for what in channels-persistent-freed channels-persistent-refused persistent-calls-of-threads; do
+        program "$ranks" "$what" ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024
+        [ "$mode" != auto ] || [ -z "$lasting" ] || case $what in
+        channels-persistent-freed) takes auto 50 Allreduce_init Allgather_init ;;
+        channels-persistent-refused) takes auto 3 Allreduce_init ;;
+        persistent-calls-of-threads) takes auto 20 Allreduce_init Alltoallv_init ;;
+        esac
+    done
     # With no other calls on a communicator its ranks never agree, and these are staged.
     program "$ranks" calls-that-do-not-block-alone ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST="$mode" \
         SELVAGE_DROPIN_FAST_BYTES=1024
@@ -112,10 +132,14 @@ program "$ranks" calls-that-do-not-block ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DR
     SELVAGE_DROPIN_FAST_BYTES=1024
 # shellcheck disable=SC2086 # several arguments
 stages Alltoallw $others $reductions
+program "$ranks" channels-persistent ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_PAIRS=off \
+    SELVAGE_DROPIN_FAST_BYTES=1024
+# shellcheck disable=SC2086 # several arguments
+stages $lasting
 # Slots that are too short or too few, memory that is not pinned, and nodes of two ranks each.
 program "$ranks" neighbors-of-each-kind ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_MESSAGE_BUFFER_BYTES=0 \
     SELVAGE_DROPIN_SLOT_BYTES=4K
-for what in calls-that-do-not-block channels-reduced-many; do
+for what in calls-that-do-not-block channels-reduced-many channels-persistent; do
     program "$ranks" "$what" ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_DROPIN_POOL_BYTES=0
 done
 if [ "$SELVAGE_DEVICE" = soft ]; then
@@ -123,6 +147,8 @@ if [ "$SELVAGE_DEVICE" = soft ]; then
         program 4 neighbors-of-each-kind ' 0 failed' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024 \
             SELVAGE_RANKS_PER_NODE=2
         program 4 calls-that-do-not-block ' 0 failed' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024 \
+            SELVAGE_RANKS_PER_NODE=2
+        program 4 channels-persistent ' 0 failed' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024 \
             SELVAGE_RANKS_PER_NODE=2
         program 5 channels-reduced ' 0 failed' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024
     done
@@ -134,6 +160,8 @@ if [ "$fast" = yes ]; then
             SELVAGE_FAULT=flip=1,seed=3 SELVAGE_RETRY_MAX=50
         program 2 channels-reduced-damaged ' 0 were not$' SELVAGE_DROPIN_FAST="$mode" SELVAGE_DROPIN_FAST_BYTES=1024 \
             SELVAGE_FAULT=flip=1,seed=3 SELVAGE_RETRY_MAX=50
+        [ -z "$lasting" ] || program 2 channels-persistent-damaged ' 0 were not$' SELVAGE_DROPIN_FAST="$mode" \
+            SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_FAULT=flip=1,seed=3 SELVAGE_RETRY_MAX=50
         [ "$mode" = on ] || continue # else copies that nobody asks for twice are few
         for packet in 4 9; do # of a call that blocks, and of one that does not
             program 2 damaged-neighbors '^rank 0: 1 of 12 calls failed' SELVAGE_DROPIN_FAST=on \
@@ -142,6 +170,9 @@ if [ "$fast" = yes ]; then
             program 2 channels-reduced-damaged '^rank 0: 1 of 8 calls failed' SELVAGE_DROPIN_FAST=on \
                 SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_FAULT=flip=1,only="$packet",attempts=255 SELVAGE_RETRY_MAX=1
         done
+        [ -z "$lasting" ] || program 2 channels-persistent-damaged '^rank 0: 1 of 8 starts failed' \
+            SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_FAULT=flip=1,only=9,attempts=255 \
+            SELVAGE_RETRY_MAX=1
     done
 fi
 exit "$failed"
