@@ -21,7 +21,10 @@
  * A call that MPI refuses on one rank comes to an agreement, too, and is MPI's own on the others. The next one of that
  * rank is theirs. So it comes to no agreement, and is MPI's own.
  *
- * The request that the program holds is MPI's own and never started: a send to nobody. Its operation owns what is here.
+ * The request that the program holds is MPI's own and never started: a send from this process to itself. Its operation
+ * owns what is here. It is not one to nobody: MPICH 4.0 makes persistent collectives of freed requests, and such a
+ * collective, if the request was one to nobody, never ends.
+ *
  * The lock of requests guards ranges, which live as long as their communicator and the requests on their tags. MPI's
  * rules order the calls that make requests on a communicator.
  */
@@ -161,8 +164,8 @@ static void keep_made(sv_drop_persistent_t *made, const char *name, MPI_Request 
 {
     const sv_drop_call_t call = {.name = name};
     MPI_Request handle = MPI_REQUEST_NULL;
-    if (PMPI_Send_init(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, &handle) != MPI_SUCCESS)
-        sv_drop_fatal("MPI_Send_init", "to nobody has failed");
+    if (PMPI_Send_init(NULL, 0, MPI_BYTE, 0, 0, MPI_COMM_SELF, &handle) != MPI_SUCCESS)
+        sv_drop_fatal("MPI_Send_init", "to this process has failed");
     sv_drop_request_keep(&call, NULL, handle, false, request);
     sv_drop_op_t *op = sv_drop_op_find(*request);
     op->collective = made; /* partner: sv_drop_persistent_end(), with the operation's end */
@@ -218,6 +221,8 @@ void sv_drop_persistent_orphan(sv_drop_persistent_t *made, MPI_Comm comm)
 
 void sv_drop_persistent_leave(sv_drop_tie_t *tie)
 {
+    sv_drop_lock();
     for (int i = 0; i < tie->nranges; i++)
         release_range(tie->range[i]);
+    sv_drop_unlock();
 }

@@ -272,6 +272,27 @@ static void check_many(MPI_Comm comm)
     free(request);
 }
 
+/* MPI's own requests take the place of freed ones of messages. */
+static void check_beside_short(MPI_Comm comm)
+{
+    enum { TIMES = 3 };
+    int one = 1, sum = 0;
+    for (int round = 0; round < TIMES; round++) {
+        MPI_Request request[2];
+        INIT(MPI, Allreduce)(the.out, the.in, BYTES / (int)sizeof(int), MPI_INT, MPI_SUM, comm, MPI_INFO_NULL,
+                             &request[0]);
+        INIT(MPI, Allreduce)(&one, &sum, 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request[1]);
+        for (int start = 0; start < 2 * TIMES; start++) {
+            sum = 0;
+            CHECK_EQ(MPI_Start(&request[start % 2]), MPI_SUCCESS);
+            CHECK_EQ(MPI_Wait(&request[start % 2], MPI_STATUS_IGNORE), MPI_SUCCESS);
+            CHECK(start % 2 == 0 || sum == the.ranks);
+        }
+        CHECK_EQ(MPI_Request_free(&request[0]), MPI_SUCCESS);
+        CHECK_EQ(MPI_Request_free(&request[1]), MPI_SUCCESS);
+    }
+}
+
 void run_persistent_freed(void)
 {
     enum { REPEATS = 4 };
@@ -280,6 +301,7 @@ void run_persistent_freed(void)
     PMPI_Comm_dup(MPI_COMM_WORLD, &twins);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     check_made_anew(comm, twins);
+    check_beside_short(comm);
     if (!is_staged())
         check_freed_at_work(comm, twins);
     check_many(comm);
