@@ -200,7 +200,8 @@ selvage_status_t selvage_exchange_add_graph(selvage_exchange_t *ex, MPI_Comm gra
  *
  * With params.scope SELVAGE_SCOPE_NEIGHBORS it is collective among neighbours instead: this rank, and those to or from
  * which it declares packets, each of which declares some for or from this one. No other rank is called or waited for,
- * and time and memory grow with the neighbours only. A rank without packets to others commits alone.
+ * and memory grows with the neighbours only, and time with them and with the exchanges on the communicator. A rank
+ * without packets to others commits alone.
  * - Any two ranks commit what they share in the same order, and no ranks wait for each other around a ring.
  * - The deadline counts from the call, and again at each step; progress of other exchanges does not prolong it.
  * - A rank that a neighbour waits for in vain (it did not come, or does not name the neighbour) is named there, with
@@ -208,7 +209,8 @@ selvage_status_t selvage_exchange_add_graph(selvage_exchange_t *ex, MPI_Comm gra
  * - A failure is one of the neighbours, too, and of their neighbours as far as those are still in commit. A rank
  *   that has completed the commit before a neighbour failed learns it from start or wait, by ERR_PEER. One that comes
  *   late fails as well, so that both commit the same exchange next. But if its neighbour has given up because it did
- *   not come (ERR_TIMEOUT), it meets the next commit of that one.
+ *   not come (ERR_TIMEOUT), it meets the next commit of that one. Packets are matched by their tags: with tags of its
+ *   own for each exchange, two that do not belong together are ERR_MISMATCH.
  * - Where memory cannot be mapped, packets between those two ranks are staged; later commits may find a better route.
  *
  * @return ERR_MISMATCH (no partner, other size, other policy, other order of commits: the rank that is elsewhere, and

@@ -200,7 +200,9 @@ selvage_status_t sv_neighbors_take_word(selvage_comm_t *comm, int source, const 
         return leaves ? keep_announced(comm, source, &(neighbor_t){.number = theirs, .turn = message->word[5],
                                                                    .left = left})
                       : SELVAGE_SUCCESS;
-    if (left == SELVAGE_ERR_TIMEOUT && !ours && !peer->setup_received && x == comm->exchanges->committing) {
+    /* If this rank leaves, too, its own word has gone, which has met the peer there: the turn counts on both. */
+    if (left == SELVAGE_ERR_TIMEOUT && !ours && !peer->setup_received && !peer->talk.said[SV_STAGE_LEFT] &&
+        x == comm->exchanges->committing) {
         unmeet_peer(x, peer);
         return SELVAGE_SUCCESS;
     }

@@ -344,6 +344,76 @@ static void come_when_given_up(local_rank_t *self)
     forget_words(self);
 }
 
+static _Atomic bool met, left_by_one;
+static _Thread_local bool has_left;
+
+static selvage_status_t send_leaving(sv_wire_t *wire, int peer, sv_wire_control_t *message)
+{
+    const selvage_status_t status = words.real->control_send(wire, peer, message);
+    if (message->word[0] == SV_CONTROL_HANDSHAKE && wire->rank == 0)
+        atomic_store(&seen, true);
+    if (message->word[0] == SV_CONTROL_NEIGHBOR && message->word[3] == SV_STAGE_LEFT) {
+        has_left = true;
+        if (wire->rank == 1)
+            atomic_store(&left_by_one, true);
+    }
+    return status;
+}
+
+static selvage_status_t send_meeting(sv_wire_t *wire, sv_wire_channel_t channel, const void *buf, size_t bytes,
+                                     int peer, int tag, sv_wire_request_t *request_out)
+{
+    if (channel == SV_WIRE_SETUP && wire->rank == 1)
+        atomic_store(&met, true);
+    return words.real->send(wire, channel, buf, bytes, peer, tag, request_out);
+}
+
+/* 0 does not go on until 1 has met it, and hears nothing until that has left; nor does 1, once it has met 0. */
+static selvage_status_t poll_crossing(sv_wire_t *wire, int *source_out, sv_wire_control_t *message_out)
+{
+    while (wire->rank == 0 && !atomic_load(&met) && !atomic_load(&left_by_one))
+        usleep(1000);
+    if (wire->rank == 0 ? !atomic_load(&left_by_one) : atomic_load(&met) && !has_left)
+        return SELVAGE_IN_PROGRESS;
+    return words.real->control_poll(wire, source_out, message_out);
+}
+
+/* Both give up in the same commit, 1 after it has met 0, and what they say of it crosses. Then each meets what is meant
+   for it. */
+static void give_up_both(local_rank_t *self)
+{
+    enum { COMMITS = 4 };
+    fixture_t fixture[COMMITS];
+    const double patient_s = self->comm->timeout_s;
+    has_left = false;
+    if (self->rank == 0) {
+        atomic_store(&seen, false);
+        atomic_store(&met, false);
+        atomic_store(&left_by_one, false);
+    }
+    local_ranks_barrier(self);
+    let_leak(true);
+    for (int i = 0; i < COMMITS; i++) {
+        const plan_t plan = chain_of(2, 4000, 20 + (uint64_t)i);
+        CHECK(fixture_open(&fixture[i], self, &plan, &by_neighbors));
+    }
+    watch_words(self, GOES, ANY, ANY);
+    words.watched.control_send = send_leaving;
+    words.watched.send = send_meeting;
+    words.watched.control_poll = poll_crossing;
+    if (self->rank == 1)
+        await_seen();
+    self->comm->timeout_s = 0.3; /* what ends it */
+    CHECK_STATUS(selvage_exchange_commit(fixture[0].ex), SELVAGE_ERR_TIMEOUT);
+    self->comm->timeout_s = patient_s;
+    forget_words(self);
+    for (int i = 1; i < COMMITS; i++)
+        fixture_run(&fixture[i], 2);
+    for (int i = COMMITS - 1; i >= 0; i--)
+        fixture_close(&fixture[i]);
+    let_leak(false);
+}
+
 /* 1 cannot say to 0 that it is ready, nor at first that it leaves. 2 hears of it all the same, and so does 0. */
 static void fail_to_say(local_rank_t *self)
 {
@@ -434,6 +504,7 @@ int main(void)
     local_ranks_run(&(local_run_t){.size = 2, .body = fail_and_go_on, .log_expected = true});
     local_ranks_run(&(local_run_t){.size = 2, .body = come_when_given_up, .arg = &no, .log_expected = true});
     local_ranks_run(&(local_run_t){.size = 2, .body = come_when_given_up, .arg = &yes, .log_expected = true});
+    local_ranks_run(&(local_run_t){.size = 2, .body = give_up_both, .log_expected = true, .may_set_aside = true});
     local_ranks_run(&(local_run_t){.size = 3, .body = fail_to_say, .log_expected = true, .may_set_aside = true});
     local_ranks_run(&(local_run_t){.size = 2, .body = lose_before_probe});
     local_ranks_run(&(local_run_t){.size = 5, .body = come_after_probe, .arg = &no});
