@@ -261,8 +261,7 @@ void sv_drop_request_own(MPI_Request request, bool persistent, void *first, void
     pthread_mutex_lock(&engine.lock);
     sv_drop_read_notes();
     sv_drop_op_t *op = sv_drop_table_find(request);
-    /* It is MPI's own, or one that is kept by this handle and is over. */
-    if (!op || (op->keeps && !(persistent && op->persistent))) {
+    if (!op || (op->keeps && !(persistent && op->persistent))) { /* MPI's own; a kept one of that handle is over */
         op = keep_op(&call, NULL, request, false);
         op->persistent = persistent;
         op->active = !persistent;
