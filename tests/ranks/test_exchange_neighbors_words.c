@@ -383,6 +383,7 @@ static selvage_status_t poll_crossing(sv_wire_t *wire, int *source_out, sv_wire_
 static void give_up_both(local_rank_t *self)
 {
     enum { COMMITS = 4 };
+    plan_t plan[COMMITS];
     fixture_t fixture[COMMITS];
     const double patient_s = self->comm->timeout_s;
     has_left = false;
@@ -394,8 +395,8 @@ static void give_up_both(local_rank_t *self)
     local_ranks_barrier(self);
     let_leak(true);
     for (int i = 0; i < COMMITS; i++) {
-        const plan_t plan = chain_of(2, 4000, 20 + (uint64_t)i);
-        CHECK(fixture_open(&fixture[i], self, &plan, &by_neighbors));
+        plan[i] = chain_of(2, 4000, 20 + (uint64_t)i);
+        CHECK(fixture_open(&fixture[i], self, &plan[i], &by_neighbors));
     }
     watch_words(self, GOES, ANY, ANY);
     words.watched.control_send = send_leaving;
