@@ -158,26 +158,27 @@ void sv_drop_ties_end(void)
 
 /* --- what MPI does ------------------------------------------------------------------------------------------------ */
 
+/* This rank is its own neighbour four times, and has a block of an int for each, 0 to 3. */
 enum { SELVES = 4 };
+static const int lengths[SELVES] = {1, 1, 1, 1}, places[SELVES] = {0, 1, 2, 3};
+static const MPI_Aint offsets[SELVES] = {0, sizeof(int), 2 * sizeof(int), 3 * sizeof(int)};
+static const MPI_Datatype ints[SELVES] = {MPI_INT, MPI_INT, MPI_INT, MPI_INT};
 
-/* This rank is its own neighbour four times, and has a block for each, 0 to 3. */
 static int ask_selves(sv_drop_ring_t form, bool blocks, MPI_Comm comm, const int *out, int *in)
 {
-    const int counts[SELVES] = {1, 1, 1, 1}, displs[SELVES] = {0, 1, 2, 3};
-    const MPI_Aint far[SELVES] = {0, sizeof *in, 2 * sizeof *in, 3 * sizeof *in};
-    const MPI_Datatype types[SELVES] = {MPI_INT, MPI_INT, MPI_INT, MPI_INT};
     MPI_Request request = MPI_REQUEST_NULL;
     int code;
     if (form == SV_DROP_RING)
         code = blocks ? PMPI_Neighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, comm)
                       : PMPI_Ineighbor_alltoall(out, 1, MPI_INT, in, 1, MPI_INT, comm, &request);
     else if (form == SV_DROP_RING_V)
-        code = blocks ? PMPI_Neighbor_alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, comm)
-                      : PMPI_Ineighbor_alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, comm,
+        code = blocks ? PMPI_Neighbor_alltoallv(out, lengths, places, MPI_INT, in, lengths, places, MPI_INT, comm)
+                      : PMPI_Ineighbor_alltoallv(out, lengths, places, MPI_INT, in, lengths, places, MPI_INT, comm,
                                                  &request);
     else
-        code = blocks ? PMPI_Neighbor_alltoallw(out, counts, far, types, in, counts, far, types, comm)
-                      : PMPI_Ineighbor_alltoallw(out, counts, far, types, in, counts, far, types, comm, &request);
+        code = blocks ? PMPI_Neighbor_alltoallw(out, lengths, offsets, ints, in, lengths, offsets, ints, comm)
+                      : PMPI_Ineighbor_alltoallw(out, lengths, offsets, ints, in, lengths, offsets, ints, comm,
+                                                 &request);
     return code == MPI_SUCCESS ? PMPI_Wait(&request, MPI_STATUS_IGNORE) : code;
 }
 
@@ -185,18 +186,15 @@ static int ask_selves(sv_drop_ring_t form, bool blocks, MPI_Comm comm, const int
 static int ask_selves_by_start(sv_drop_ring_t form, MPI_Comm comm, const int *out, int *in)
 {
 #ifdef SV_DROP_COLL_INIT
-    const int counts[SELVES] = {1, 1, 1, 1}, displs[SELVES] = {0, 1, 2, 3};
-    const MPI_Aint far[SELVES] = {0, sizeof *in, 2 * sizeof *in, 3 * sizeof *in};
-    const MPI_Datatype types[SELVES] = {MPI_INT, MPI_INT, MPI_INT, MPI_INT};
     MPI_Request request = MPI_REQUEST_NULL;
     int code;
     if (form == SV_DROP_RING)
         code = SV_DROP_COLL_INIT(Neighbor_alltoall)(out, 1, MPI_INT, in, 1, MPI_INT, comm, MPI_INFO_NULL, &request);
     else if (form == SV_DROP_RING_V)
-        code = SV_DROP_COLL_INIT(Neighbor_alltoallv)(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, comm,
-                                                     MPI_INFO_NULL, &request);
+        code = SV_DROP_COLL_INIT(Neighbor_alltoallv)(out, lengths, places, MPI_INT, in, lengths, places, MPI_INT,
+                                                     comm, MPI_INFO_NULL, &request);
     else
-        code = SV_DROP_COLL_INIT(Neighbor_alltoallw)(out, counts, far, types, in, counts, far, types, comm,
+        code = SV_DROP_COLL_INIT(Neighbor_alltoallw)(out, lengths, offsets, ints, in, lengths, offsets, ints, comm,
                                                      MPI_INFO_NULL, &request);
     if (code == MPI_SUCCESS && (code = PMPI_Start(&request)) == MPI_SUCCESS)
         code = PMPI_Wait(&request, MPI_STATUS_IGNORE);

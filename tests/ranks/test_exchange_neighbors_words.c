@@ -76,6 +76,7 @@ static _Thread_local struct {
 } words;
 
 static _Atomic bool seen; /* descriptors have left rank 0, or rank 1 has announced its second commit */
+static _Atomic bool met;  /* descriptors have left rank 1, which knows then that rank 0 has come */
 
 static bool is_of_commit(const sv_wire_control_t *message)
 {
@@ -115,8 +116,8 @@ static selvage_status_t send_watched(sv_wire_t *wire, int peer, sv_wire_control_
 static selvage_status_t send_descriptors(sv_wire_t *wire, sv_wire_channel_t channel, const void *buf, size_t bytes,
                                          int peer, int tag, sv_wire_request_t *request_out)
 {
-    if (channel == SV_WIRE_SETUP && wire->rank == 0)
-        atomic_store(&seen, true);
+    if (channel == SV_WIRE_SETUP && wire->rank < 2)
+        atomic_store(wire->rank == 0 ? &seen : &met, true);
     return words.real->send(wire, channel, buf, bytes, peer, tag, request_out);
 }
 
@@ -344,7 +345,7 @@ static void come_when_given_up(local_rank_t *self)
     forget_words(self);
 }
 
-static _Atomic bool met, left_by_one;
+static _Atomic bool left_by_one;
 static _Thread_local bool has_left;
 
 static selvage_status_t send_leaving(sv_wire_t *wire, int peer, sv_wire_control_t *message)
@@ -358,14 +359,6 @@ static selvage_status_t send_leaving(sv_wire_t *wire, int peer, sv_wire_control_
             atomic_store(&left_by_one, true);
     }
     return status;
-}
-
-static selvage_status_t send_meeting(sv_wire_t *wire, sv_wire_channel_t channel, const void *buf, size_t bytes,
-                                     int peer, int tag, sv_wire_request_t *request_out)
-{
-    if (channel == SV_WIRE_SETUP && wire->rank == 1)
-        atomic_store(&met, true);
-    return words.real->send(wire, channel, buf, bytes, peer, tag, request_out);
 }
 
 /* 0 does not go on until 1 has met it, and hears nothing until that has left; nor does 1, once it has met 0. */
@@ -400,7 +393,6 @@ static void give_up_both(local_rank_t *self)
     }
     watch_words(self, GOES, ANY, ANY);
     words.watched.control_send = send_leaving;
-    words.watched.send = send_meeting;
     words.watched.control_poll = poll_crossing;
     if (self->rank == 1)
         await_seen();
