@@ -326,8 +326,7 @@ static void stop_launched(sv_coll_arena_t *arena)
 static void tell_failure(selvage_coll_t *coll, selvage_status_t status)
 {
     selvage_comm_t *comm = coll->comm;
-    if (comm->broken == SELVAGE_SUCCESS)
-        __atomic_store_n(&comm->broken, status, __ATOMIC_RELAXED); /* only a mark, as in sv_comm_poll() */
+    sv_comm_break(comm, status);
     sv_coll_message_give_up(coll, status);
     (void)sv_gather(&coll->all, "selvage_coll", coll->number, status, comm->timeout_s);
     sv_agree_abort(comm, status);

@@ -26,7 +26,7 @@ static selvage_status_t report_broken(const selvage_coll_t *coll)
 {
     const selvage_comm_t *comm = coll->comm;
     return sv_error_quiet(comm->broken, "an earlier collective call failed on this communicator: %s",
-                          comm->broken_text[0] ? comm->broken_text : selvage_status_string(comm->broken));
+                          sv_comm_broken_text(comm));
 }
 
 /* The other ranks of the node, by their numbers. A kernel that waits for one of them knows which, but may have begun to

@@ -117,6 +117,19 @@ static struct sv_message_engine *messages_of(selvage_comm_t *comm)
     return atomic_load_explicit(&comm->messages, memory_order_acquire);
 }
 
+void sv_comm_break(selvage_comm_t *comm, selvage_status_t status)
+{
+    if (comm->broken != SELVAGE_SUCCESS)
+        return;
+    memcpy(comm->broken_text, sv_thread_detail(), sizeof comm->broken_text);
+    __atomic_store_n(&comm->broken, status, __ATOMIC_RELEASE);
+}
+
+const char *sv_comm_broken_text(const selvage_comm_t *comm)
+{
+    return comm->broken_text[0] ? comm->broken_text : selvage_status_string(comm->broken);
+}
+
 static bool poll_all(selvage_comm_t *comm, bool control)
 {
     bool moved = false;
@@ -127,11 +140,12 @@ static bool poll_all(selvage_comm_t *comm, bool control)
     selvage_status_t status = control ? sv_control_poll(comm, &moved) : SELVAGE_SUCCESS;
     if (status != SELVAGE_SUCCESS && comm->broken == SELVAGE_SUCCESS) {
         /* A wire that fails for everybody ends every exchange in flight: nothing else could. The neighbours are told
-           before the communicator is marked, if the wire still can. Who only asks for the mark need not hold the
-           lock. */
-        memcpy(comm->broken_text, sv_thread_detail(), sizeof comm->broken_text);
+           before the communicator is marked, if the wire still can. */
+        char text[SV_DETAIL_BYTES];
+        memcpy(text, sv_thread_detail(), sizeof text);
         comm->exchanges_ops->poison(comm, status);
-        __atomic_store_n(&comm->broken, status, __ATOMIC_RELAXED);
+        memcpy(sv_thread_detail(), text, sizeof text);
+        sv_comm_break(comm, status);
     }
     if (comm->arena)
         moved |= comm->arena_ops->poll(comm->arena);

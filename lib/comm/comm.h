@@ -140,7 +140,7 @@ struct selvage_comm {
     double timeout_s;
     size_t message_slot_bytes; /* as the caller wants it, or 0 */
     selvage_status_t broken;       /* first error that ended collective use of the communicator */
-    char broken_text[SV_DETAIL_BYTES]; /* what was said of it where nobody returned it: when polling found it; or "" */
+    char broken_text[SV_DETAIL_BYTES]; /* what was said of it, which names the rank; or "" */
 };
 
 /* Collective over the wire, which is taken over (and closed on failure). exchanges is sv_exchange_set_ops, which this
@@ -160,6 +160,12 @@ void sv_comm_settle(selvage_comm_t *comm);
 selvage_status_t sv_comm_locate(selvage_comm_t *comm);
 /* ERR_MISMATCH, which names the setting, unless all ranks have those alike that they need alike. Collective. */
 selvage_status_t sv_comm_agree_settings(selvage_comm_t *comm);
+
+/* Ends collective use of the communicator, unless an earlier error has: keeps the status, and this thread's detail for
+   the calls that are refused for it. Engine thread only; who only asks for the status need not hold the lock. */
+void sv_comm_break(selvage_comm_t *comm, selvage_status_t status);
+/* Why the communicator is broken. */
+const char *sv_comm_broken_text(const selvage_comm_t *comm);
 
 /* Quiesces everything at MPI_Finalize and reports what is left. */
 void sv_comm_at_finalize(void *comm);

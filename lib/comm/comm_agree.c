@@ -195,7 +195,7 @@ static selvage_status_t run_rounds(selvage_comm_t *comm, const char *what, doubl
     if (status == SELVAGE_SUCCESS)
         comm->agreements++;
     else
-        comm->broken = status;
+        sv_comm_break(comm, status);
     comm->agree_out.open = 0;
     comm->agree.consumed = 0;
     return status;
@@ -283,7 +283,8 @@ selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, 
     if (comm->broken != SELVAGE_SUCCESS)
         send_failure(comm, 0, status != SELVAGE_SUCCESS ? status : comm->broken);
     if (comm->broken != SELVAGE_SUCCESS)
-        return sv_error(comm->broken, "%s: an earlier collective call failed on this communicator", what);
+        return sv_error(comm->broken, "%s: an earlier collective call failed on this communicator: %s", what,
+                        sv_comm_broken_text(comm));
     uint64_t hash = sv_agree_hash(what, key);
     uint64_t all[SV_AGREE_VALUES] = {UINT64_MAX, hash, ~hash, value[0]};
     if (status != SELVAGE_SUCCESS)

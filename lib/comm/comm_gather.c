@@ -349,13 +349,12 @@ static void abort_gather(sv_gather_round_t *g, selvage_status_t status)
     sv_team_t *team = g->team;
     sv_wire_t *wire = team->comm->wire;
     bool drained = true;
+    sv_comm_break(team->comm, status); /* before another detail comes in place of the failure's */
     if (g->in_open)
         drained &= sv_wire_cancel(wire, &g->in) == SELVAGE_SUCCESS;
     if (g->out_open)
         drained &= sv_wire_test(wire, &g->out, NULL) == SELVAGE_SUCCESS;
     drained &= send_abort_item(team, status);
-    if (team->comm->broken == SELVAGE_SUCCESS)
-        team->comm->broken = status;
     team->set_aside |= !drained;
 }
 
@@ -366,8 +365,8 @@ static selvage_status_t refuse_gather(sv_team_t *team, const char *what, selvage
     team->set_aside |= !send_abort_item(team, broken);
     return status != SELVAGE_SUCCESS
                ? status
-               : sv_error(broken, "%s: an earlier collective call failed on this communicator%s%s", what,
-                          team->comm->broken_text[0] ? ": " : "", team->comm->broken_text);
+               : sv_error(broken, "%s: an earlier collective call failed on this communicator: %s", what,
+                          sv_comm_broken_text(team->comm));
 }
 
 static void seal_item(const sv_team_t *team, sv_gather_item_t *item, const char *what, uint64_t key)

@@ -80,7 +80,7 @@ static selvage_status_t commit_with_neighbors(selvage_exchange_t *x)
     bool unused;
     if (x->comm->broken != SELVAGE_SUCCESS)
         return sv_error(x->comm->broken, "selvage_exchange_commit: an earlier collective call failed on this "
-                        "communicator");
+                        "communicator: %s", sv_comm_broken_text(x->comm));
     SV_TRY(sv_commit_plan(x));
     SV_TRY(sv_neighbors_begin_turns(x));
     SV_TRY(sv_neighbors_meet(x));

@@ -166,6 +166,9 @@ int main(int argc, char **argv)
            status == SELVAGE_SUCCESS ? "" : selvage_error_detail());
     fflush(stdout);
     close_job(&job);
+    /* MPICH over UCX ends its connections one rank at a time: one that has just sent its first message to a rank that
+       is in MPI_Finalize may wait for the other end of the connection for ever. */
+    MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();
     return job.wrong != 0;
 }

@@ -22,10 +22,16 @@ fail() {
 }
 if [ -n "${TEST_GPUS:-}" ] && [ "$TEST_GPUS" -lt 4 ]; then echo "SKIP: four ranks need four GPUs"; exit 77; fi
 
-launch() { bash "$top_srcdir/scripts/run-mpi" -n 4 -t 120 "$driver" "$@" >"$work/out" 2>"$work/err"; }
-# ended TIMES TEXT WHAT: so many ranks say that, by an extended regular expression, and none that anything was wrong
+launch() {
+    bash "$top_srcdir/scripts/run-mpi" -n 4 -t 120 "$driver" "$@" >"$work/out" 2>"$work/err"
+    status=$?
+    return $status
+}
+# ended TIMES TEXT WHAT: the job has ended; so many ranks say that, by an extended regular expression, and none that
+# anything was wrong
 ended() {
     runs=$((runs + 1))
+    [ $status -ne 124 ] || fail "$3: no end"
     [ "$(grep -cE -- "^rank [0-3]: $2" "$work/out")" -eq "$1" ] || fail "$3: not $1 times '$2'"
     if grep -E '^rank [0-3]: ' "$work/out" | grep -qv ', 0 wrong'; then fail "$3: wrong results"; fi
 }
@@ -41,6 +47,7 @@ stopped() {
     sleep 0.5
     [ -n "$pid" ] && kill -STOP "$pid" && sleep "$seconds" && kill -CONT "$pid"
     wait "$job"
+    status=$?
 }
 
 SELVAGE_PROGRESS=inline launch 0.5 && ended 4 SELVAGE_SUCCESS inline
@@ -66,10 +73,9 @@ stops_and_faults() {
     grep -q '^rank [0-2]: .*no word from rank 3 for 5 s' "$work/out" || fail "nobody names rank 3, which makes no call"
     for fault in wire=200 wire=900+ device=300 device=1000+; do
         SELVAGE_TIMEOUT_S=2 SELVAGE_FAULT=$fault,rank=2 launch 0.5
-        status=$?
         if grep -E '^rank [0-3]: ' "$work/out" | grep -qv ', 0 wrong'; then fail "$fault: wrong results, $1"; fi
-        # What a rank said before it called MPI_Abort, the launcher may drop.
         [ $status -ne 124 ] || fail "$fault: no end, $1"
+        # What a rank said before it called MPI_Abort, the launcher may drop.
         if [ $status -eq 0 ]; then ended 4 '.*' "$fault, $1"; else runs=$((runs + 1)); fi
     done
 }

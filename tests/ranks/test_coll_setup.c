@@ -168,6 +168,7 @@ static void miss_rank(local_rank_t *self)
         CHECK(strstr(selvage_error_detail(), "rank ") != NULL);
         CHECK_STATUS(selvage_coll_split(coll, 0, 0, &part), SELVAGE_ERR_TIMEOUT);
         CHECK_DETAIL("an earlier collective call failed");
+        CHECK(strstr(selvage_error_detail(), "rank ") != NULL); /* the first failure's words */
         missed++;
     } else {
         while (missed < RANKS - 1)

@@ -235,6 +235,7 @@ static void miss_one(local_rank_t *self)
         const char *detail = selvage_error_detail();
         if (!strstr(detail, "failed on rank") && !strstr(detail, "no word from rank"))
             CHECK_DETAIL("an earlier collective call failed");
+        CHECK(strstr(selvage_error_detail(), "rank ") != NULL);
     }
     local_ranks_barrier(self);
 }
