@@ -7,13 +7,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-_Static_assert(SELVAGE_ROUTE_SELF == 1 && SELVAGE_ROUTE_DIRECT == 5, "selvage.F90 has these numbers");
+_Static_assert(SELVAGE_ROUTE_SELF == 1 && SELVAGE_ROUTE_DIRECT == 5 && SELVAGE_SCOPE_NEIGHBORS == 1,
+               "selvage.F90 has these numbers");
 
 static void create_exchange(selvage_comm_t **comm, selvage_exchange_t **exchange, const int *route,
-                            const int *checksum, int varying, int *error)
+                            const int *checksum, int varying, int scope, int *error)
 {
     selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = (selvage_route_t)sf_int(route),
-                                        .checksum = (selvage_checksum_t)sf_int(checksum), .varying = varying};
+                                        .checksum = (selvage_checksum_t)sf_int(checksum), .varying = varying,
+                                        .scope = (selvage_scope_t)scope};
     *exchange = NULL;
     sf_settle(selvage_exchange_create(*comm, &params, exchange), error);
 }
@@ -21,13 +23,19 @@ static void create_exchange(selvage_comm_t **comm, selvage_exchange_t **exchange
 void selvage_fortran_exchange_create(selvage_comm_t **comm, selvage_exchange_t **exchange, const int *route,
                                      const int *checksum, int *error)
 {
-    create_exchange(comm, exchange, route, checksum, 0, error);
+    create_exchange(comm, exchange, route, checksum, 0, SELVAGE_SCOPE_ALL, error);
 }
 
 void selvage_fortran_exchange_create_varying(selvage_comm_t **comm, selvage_exchange_t **exchange, const int *route,
                                              const int *checksum, int *error)
 {
-    create_exchange(comm, exchange, route, checksum, 1, error);
+    create_exchange(comm, exchange, route, checksum, 1, SELVAGE_SCOPE_ALL, error);
+}
+
+void selvage_fortran_exchange_create_scoped(selvage_comm_t **comm, selvage_exchange_t **exchange, const int *scope,
+                                            const int *varying, const int *route, const int *checksum, int *error)
+{
+    create_exchange(comm, exchange, route, checksum, sf_int(varying), *scope, error);
 }
 
 /* Lengths without gaps, as C wants them; NULL for an absent array. */

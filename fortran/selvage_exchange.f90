@@ -5,7 +5,7 @@
   public :: selvage_exchange_create, selvage_exchange_destroy, selvage_exchange_commit, selvage_exchange_start
   public :: selvage_exchange_wait, selvage_exchange_enqueue_wait, selvage_exchange_epoch, selvage_exchange_send_route
   public :: selvage_exchange_add_send, selvage_exchange_add_recv, selvage_exchange_create_varying
-  public :: selvage_exchange_set_bytes
+  public :: selvage_exchange_create_scoped, selvage_exchange_set_bytes
 
   !> Declares a packet to send: a whole array, or `bytes` bytes from a type(c_ptr) on. The first has index 0.
   interface selvage_exchange_add_send
@@ -67,6 +67,19 @@
       type(selvage_comm), intent(in) :: comm
       type(selvage_exchange), intent(out) :: exchange
       integer(c_int), intent(in), optional :: route, checksum
+      integer(c_int), intent(out), optional :: error
+    end subroutine
+
+    !> Makes an empty exchange of which `scope` says who commits and destroys it: SELVAGE_SCOPE_ALL ranks, or
+    !> SELVAGE_SCOPE_NEIGHBORS, which are this rank and those to or from which it has packets. Its lengths vary if
+    !> `varying` is 1.
+    subroutine selvage_exchange_create_scoped(comm, exchange, scope, varying, route, checksum, error) &
+        bind(C, name='selvage_fortran_exchange_create_scoped')
+      import
+      type(selvage_comm), intent(in) :: comm
+      type(selvage_exchange), intent(out) :: exchange
+      integer(c_int), intent(in) :: scope
+      integer(c_int), intent(in), optional :: varying, route, checksum
       integer(c_int), intent(out), optional :: error
     end subroutine
 

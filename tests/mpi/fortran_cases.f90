@@ -9,7 +9,8 @@ module fortran_cases
   use fortran_checks
   implicit none
   private
-  public :: names_and_errors, ring_of_arrays, lengths_that_change, refusals, lists_of_elements, device_and_kernel
+  public :: names_and_errors, ring_of_arrays, lengths_that_change, neighbors_only, refusals, lists_of_elements
+  public :: device_and_kernel
 
   type, bind(C) :: particle
     real(c_double) :: place(3)
@@ -126,6 +127,32 @@ contains
     call refused(error, SELVAGE_ERR_ARGUMENT, 'recv_bytes(1): is -4')
     call selvage_exchange_set_bytes(exchange, [4_c_size_t, 4_c_size_t], error=error)
     call refused(error, SELVAGE_ERR_ARGUMENT, 'nsends is 2; 1 were declared')
+    call selvage_exchange_destroy(exchange)
+  end subroutine
+
+  ! Only the ranks of a pair commit what they exchange; the last rank of an odd number has no part in it.
+  subroutine neighbors_only(comm)
+    type(selvage_comm), intent(in) :: comm
+    type(selvage_exchange) :: exchange
+    integer(int32), target, asynchronous :: sent(6), got(6)
+    integer(c_size_t) :: bytes(1)
+    integer :: rank, peer, error
+    rank = selvage_comm_rank(comm)
+    peer = rank + 1 - 2 * modulo(rank, 2)
+    call selvage_exchange_create_scoped(comm, exchange, 7, error=error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'scope')
+    if (peer >= selvage_comm_size(comm)) return
+    call selvage_exchange_create_scoped(comm, exchange, SELVAGE_SCOPE_NEIGHBORS, varying=1)
+    call selvage_exchange_add_send(exchange, sent, peer, 4)
+    call selvage_exchange_add_recv(exchange, got, peer, 4)
+    call selvage_exchange_commit(exchange)
+    sent = 10 * rank
+    got = -1
+    bytes = 8
+    call selvage_exchange_set_bytes(exchange, bytes, bytes)
+    call selvage_exchange_start(exchange)
+    call selvage_exchange_wait(exchange)
+    call check(all(got(1:2) == 10 * peer) .and. all(got(3:) == -1), 'neighbors only')
     call selvage_exchange_destroy(exchange)
   end subroutine
 

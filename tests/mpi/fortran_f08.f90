@@ -23,6 +23,7 @@ program fortran_f08
   call names_and_errors(comm)
   call ring_of_arrays(comm)
   call lengths_that_change(comm)
+  call neighbors_only(comm)
   call refusals(comm)
   call lists_of_elements(comm)
   call rows_by_datatype()
