@@ -559,7 +559,7 @@ static int start_persistent(MPI_Request *requests, int n, bool all)
        time; where a send may go by the route, which keeps MPI's order; and where a collective call is messages. */
     for (int i = 0; each && i < set.n && code == MPI_SUCCESS; i++) {
         sv_drop_op_t *op = set.op[i] && set.op[i]->persistent ? set.op[i] : NULL;
-        if (op && (sv_drop_send_start(op) || sv_drop_persistent_start(op)))
+        if (op && (sv_drop_given_refuses(op, &code) || sv_drop_send_start(op) || sv_drop_persistent_start(op)))
             continue;
         sv_drop_flush(); /* the route may have had no room for the one before, which then is batched */
         if (op)

@@ -299,6 +299,15 @@ int sv_drop_given_ask(sv_drop_op_t *op, MPI_Request request, int mine, int *done
     return code;
 }
 
+bool sv_drop_given_refuses(const sv_drop_op_t *op, int *code_out)
+{
+    if (op->instead == MPI_REQUEST_NULL)
+        return false;
+    *code_out = MPI_ERR_REQUEST;
+    PMPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_REQUEST);
+    return true;
+}
+
 bool sv_drop_given_start(sv_drop_op_t *op)
 {
     MPI_Message message = MPI_MESSAGE_NULL;

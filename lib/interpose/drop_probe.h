@@ -26,6 +26,9 @@ int sv_drop_given_ask(sv_drop_op_t *op, MPI_Request request, int mine, int *done
 void sv_drop_given_keep(void);
 /* What stands in the place of a persistent request has begun, with this code. */
 void sv_drop_given_begin(sv_drop_op_t *op, int code);
+/* MPI_Start of one for which a message or a reduction is in flight, of which MPI knows nothing: true, with the error that
+   MPI has for active requests, of which the error handler has heard. */
+bool sv_drop_given_refuses(const sv_drop_op_t *op, int *code_out);
 /* MPI_Start of one of ours: true if it gets what a probe has taken, and MPI's own request stays inactive. */
 bool sv_drop_given_start(sv_drop_op_t *op);
 extern _Atomic bool sv_drop_given_ever; /* whether one ever did, or asking may make it so */

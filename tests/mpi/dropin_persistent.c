@@ -206,6 +206,28 @@ static void run_once(repeat_t *r)
     check_repeat(r);
 }
 
+/* A start of what has been started is refused, and what is in flight comes as it was. */
+static void check_started_twice(MPI_Comm comm, MPI_Comm twins)
+{
+    for (int i = 0; i < 2; i++) {
+        repeat_t r;
+        int class = MPI_SUCCESS;
+        make_repeat(&r, i % 2 ? ALLTOALL : ALLREDUCE, comm, twins, i, false, 0);
+        fill_repeat(&r);
+        CHECK_EQ(MPI_Start(&r.request), MPI_SUCCESS);
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        const int code = MPI_Start(&r.request);
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+        CHECK(code != MPI_SUCCESS);
+        MPI_Error_class(code, &class);
+        CHECK_EQ(class, MPI_ERR_REQUEST);
+        CHECK_EQ(MPI_Wait(&r.request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        check_repeat(&r);
+        run_once(&r);
+        free_repeat(&r);
+    }
+}
+
 /* Requests that are freed while their last start is under way; those that take their tags match nothing of it. */
 static void check_freed_at_work(MPI_Comm comm, MPI_Comm twins)
 {
@@ -302,8 +324,10 @@ void run_persistent_freed(void)
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     check_made_anew(comm, twins);
     check_beside_short(comm);
-    if (!is_staged())
+    if (!is_staged()) {
+        check_started_twice(comm, twins);
         check_freed_at_work(comm, twins);
+    }
     check_many(comm);
     check_made_anew(comm, twins);
     for (int i = 0; i < REPEATS; i++)
