@@ -26,8 +26,8 @@ int sv_drop_given_ask(sv_drop_op_t *op, MPI_Request request, int mine, int *done
 void sv_drop_given_keep(void);
 /* What stands in the place of a persistent request has begun, with this code. */
 void sv_drop_given_begin(sv_drop_op_t *op, int code);
-/* MPI_Start of one for which a message or a reduction is in flight, of which MPI knows nothing: true, with the error that
-   MPI has for active requests, of which the error handler has heard. */
+/* MPI_Start of one for which a message or a reduction is in flight, of which MPI knows nothing: true, with the error
+   that MPI has for active requests. The error handler has heard of it. */
 bool sv_drop_given_refuses(const sv_drop_op_t *op, int *code_out);
 /* MPI_Start of one of ours: true if it gets what a probe has taken, and MPI's own request stays inactive. */
 bool sv_drop_given_start(sv_drop_op_t *op);
