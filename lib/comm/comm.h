@@ -158,8 +158,11 @@ bool sv_comm_poll(void *comm);
 void sv_comm_settle(selvage_comm_t *comm);
 /* Fills the topology: nodes, who shares a GPU, what lies next to it. Collective, and agreed on. See comm_locality.c. */
 selvage_status_t sv_comm_locate(selvage_comm_t *comm);
-/* ERR_MISMATCH, which names the setting, unless all ranks have those alike that they need alike. Collective. */
+/* ERR_MISMATCH, which names the setting, unless all ranks have those alike that they need alike, and run one release.
+   Collective. */
 selvage_status_t sv_comm_agree_settings(selvage_comm_t *comm);
+/* The same of releases alone; number is this rank's, as SELVAGE_VERSION_NUMBER counts. Collective. */
+selvage_status_t sv_comm_agree_release(selvage_comm_t *comm, uint64_t number);
 
 /* Ends collective use of the communicator, unless an earlier error has: keeps the status, and this thread's detail for
    the calls that are refused for it. Engine thread only; who only asks for the status need not hold the lock. */
