@@ -410,6 +410,7 @@ static void detach_comm(void *arg)
     selvage_comm_t *comm = arg;
     selvage_status_t status =
         sv_error_quiet(SELVAGE_ERR_STATE, "MPI_Finalize was called while the communicator was still in use");
+    memcpy(comm->broken_text, sv_thread_detail(), sizeof comm->broken_text);
     comm->exchanges_ops->detach(comm, status);
     if (messages_of(comm))
         comm->messages_ops->detach(messages_of(comm));

@@ -188,14 +188,16 @@ static selvage_status_t run_rounds(selvage_comm_t *comm, const char *what, doubl
         if (status == SELVAGE_SUCCESS)
             status = receive_round(comm, what, round, timeout_s, all);
     }
-    if (status != SELVAGE_SUCCESS)
-        send_failure(comm, round - 1, status);
-    else
+    if (status == SELVAGE_SUCCESS) {
         await_round_acks(comm);
-    if (status == SELVAGE_SUCCESS)
         comm->agreements++;
-    else
+    } else {
+        char text[SV_DETAIL_BYTES]; /* what telling it may overwrite */
+        memcpy(text, sv_thread_detail(), sizeof text);
+        send_failure(comm, round - 1, status);
+        memcpy(sv_thread_detail(), text, sizeof text);
         sv_comm_break(comm, status);
+    }
     comm->agree_out.open = 0;
     comm->agree.consumed = 0;
     return status;

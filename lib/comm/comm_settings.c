@@ -16,6 +16,7 @@
 #include "comm/comm_control.h"
 
 static const char call[] = "selvage_comm_create (every rank needs the same SELVAGE_ settings of packets and routes)";
+static const char release_call[] = "selvage_comm_create (every rank needs the same release of Selvage)";
 
 static size_t width_of(const sv_config_row_t *row)
 {
@@ -31,11 +32,12 @@ static size_t width_of(const sv_config_row_t *row)
 }
 
 /* The least and the greatest of what the ranks gave. */
-static selvage_status_t find_extremes(selvage_comm_t *comm, uint64_t own, uint64_t *least_out, uint64_t *most_out)
+static selvage_status_t find_extremes(selvage_comm_t *comm, const char *what, uint64_t own, uint64_t *least_out,
+                                      uint64_t *most_out)
 {
     uint64_t least = own, inverse = ~own;
-    SV_TRY(sv_agree(comm, call, 0, SELVAGE_SUCCESS, &least, comm->timeout_s));
-    SV_TRY(sv_agree(comm, call, 0, SELVAGE_SUCCESS, &inverse, comm->timeout_s));
+    SV_TRY(sv_agree(comm, what, 0, SELVAGE_SUCCESS, &least, comm->timeout_s));
+    SV_TRY(sv_agree(comm, what, 0, SELVAGE_SUCCESS, &inverse, comm->timeout_s));
     *least_out = least;
     *most_out = ~inverse;
     return SELVAGE_SUCCESS;
@@ -79,14 +81,14 @@ selvage_status_t sv_comm_agree_release(selvage_comm_t *comm, uint64_t number)
     char here[RELEASE_BYTES], there[RELEASE_BYTES];
     uint64_t least, most;
     unsigned long long rank;
-    SV_TRY(find_extremes(comm, number, &least, &most));
+    SV_TRY(find_extremes(comm, release_call, number, &least, &most));
     if (least == most)
         return SELVAGE_SUCCESS;
     SV_TRY(find_other_rank(comm, number, least, most, &rank));
     print_release(number, here, sizeof here);
     print_release(number == least ? most : least, there, sizeof there);
-    return sv_error(SELVAGE_ERR_MISMATCH, "selvage_comm_create: this rank runs Selvage %s, and rank %llu runs %s: one "
-                    "job needs one release on all its nodes", here, rank, there);
+    return sv_error(SELVAGE_ERR_MISMATCH, "%s: this rank runs Selvage %s, and rank %llu runs %s", release_call, here,
+                    rank, there);
 }
 
 static selvage_status_t find_setting(selvage_comm_t *comm)
@@ -97,7 +99,7 @@ static selvage_status_t find_setting(selvage_comm_t *comm)
         if (!row->agreed)
             continue;
         memcpy(&own, (const char *)&comm->config + row->offset, width_of(row));
-        SV_TRY(find_extremes(comm, own, &least, &most));
+        SV_TRY(find_extremes(comm, call, own, &least, &most));
         if (least != most)
             return name_setting(comm, row, own, least, most);
     }
@@ -108,7 +110,8 @@ selvage_status_t sv_comm_agree_settings(selvage_comm_t *comm)
 {
     const uint64_t spread = UINT64_C(0x9e3779b97f4a7c15); /* odd, so that releases stay different */
     uint64_t least, most;
-    SV_TRY(find_extremes(comm, sv_config_agreed_hash(&comm->config) ^ SELVAGE_VERSION_NUMBER * spread, &least, &most));
+    SV_TRY(find_extremes(comm, call, sv_config_agreed_hash(&comm->config) ^ SELVAGE_VERSION_NUMBER * spread, &least,
+                         &most));
     if (least == most)
         return SELVAGE_SUCCESS;
     SV_TRY(sv_comm_agree_release(comm, SELVAGE_VERSION_NUMBER));

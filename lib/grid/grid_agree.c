@@ -114,7 +114,7 @@ selvage_status_t sv_grid_gather_nodes(const char *call, sv_team_t *team, int *no
         return status;
     }
     status = sv_agree(comm, call, SV_GRID_AGREE_NODES, status, &unused, comm->timeout_s);
-    if (status != SELVAGE_SUCCESS && comm->broken == SELVAGE_SUCCESS)
-        comm->broken = status;
+    if (status != SELVAGE_SUCCESS)
+        sv_comm_break(comm, status);
     return status;
 }

@@ -554,7 +554,7 @@ static int start_persistent(MPI_Request *requests, int n, bool all)
     bool each = guards || sv_drop_has_taken() ||
                 atomic_load_explicit(&sv_drop_invited_ever, memory_order_relaxed); /* see sv_drop_given_start() */
     for (int i = 0; !each && i < set.n; i++)
-        each = set.op[i] && (set.op[i]->isend || set.op[i]->collective);
+        each = set.op[i] && (set.op[i]->isend || set.op[i]->collective || sv_drop_given_has(set.op[i]));
     /* One after the other where a probe may have taken the message of a receive, which with threads it may do at any
        time; where a send may go by the route, which keeps MPI's order; and where a collective call is messages. */
     for (int i = 0; each && i < set.n && code == MPI_SUCCESS; i++) {

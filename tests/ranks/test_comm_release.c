@@ -29,14 +29,14 @@ static void compare_releases(local_rank_t *self)
 {
     static const uint64_t alike[RANKS] = {NOW, NOW, NOW, NOW}, one_old[RANKS] = {NOW, NOW, OLD, NOW},
                           three[RANKS] = {LATER, OLD, NOW, LATER};
-    static const char newer[] = "this rank runs Selvage 0.2.0, and rank 2 runs 0.1.5: ";
+    static const char newer[] = "this rank runs Selvage 0.2.0, and rank 2 runs 0.1.5";
     static const char *const old_words[RANKS] = {
-        newer, newer, "this rank runs Selvage 0.1.5, and rank 0 runs 0.2.0: ", newer};
+        newer, newer, "this rank runs Selvage 0.1.5, and rank 0 runs 0.2.0", newer};
     static const char *const three_words[RANKS] = {
-        "this rank runs Selvage 3.12.7, and rank 1 runs 0.1.5: ",
-        "this rank runs Selvage 0.1.5, and rank 0 runs 3.12.7: ",
-        "this rank runs Selvage 0.2.0, and rank 1 runs 0.1.5: ",
-        "this rank runs Selvage 3.12.7, and rank 1 runs 0.1.5: "};
+        "this rank runs Selvage 3.12.7, and rank 1 runs 0.1.5",
+        "this rank runs Selvage 0.1.5, and rank 0 runs 3.12.7",
+        "this rank runs Selvage 0.2.0, and rank 1 runs 0.1.5",
+        "this rank runs Selvage 3.12.7, and rank 1 runs 0.1.5"};
     check_release(self, alike, NULL);
     check_release(self, one_old, old_words);
     check_release(self, three, three_words);
