@@ -130,6 +130,8 @@ static void compare_numbers(int bytes, const char *call, MPI_Datatype type, int 
     char name[MPI_MAX_OBJECT_NAME] = "";
     int at = 0, length;
     move_all(numbers.seen, numbers.in, SELVAGE_COPY_DEVICE_TO_HOST);
+    if (memcmp(numbers.seen, numbers.wanted, (size_t)bytes) == 0)
+        at = bytes; /* byte by byte takes a sanitizer long */
     while (at < bytes && numbers.seen[at] == numbers.wanted[at])
         at++;
     MPI_Type_get_name(type, name, &length);
