@@ -90,9 +90,6 @@ void make_ghost(amdgpu_noting *noting, const amdgpu_inst_t &wait, unsigned chang
 {
     amdgpu_wait_note_t *note = &wait.notes.wait[change];
     note->held++;
-    note->late |= access.did;
-    if (access.inst->what == AMDGPU_WRITE_BACK)
-        keep_fence(note->flush, access.inst);
     if (noting->nghosts == GHOSTS) {
         fprintf(stderr, "amdgpu: more accesses than notes are taken of\n");
         abort();
@@ -189,7 +186,10 @@ void haunt(amdgpu_noting *noting, const amdgpu_inst_t &inst, unsigned did)
 {
     for (unsigned g = 0; g < noting->nghosts; g++) {
         amdgpu_wait_note_t *note = &noting->ghost[g].wait->notes.wait[noting->ghost[g].change];
+        note->late |= noting->ghost[g].access.did;
         note->then |= (uint16_t)did;
+        if (noting->ghost[g].access.inst->what == AMDGPU_WRITE_BACK)
+            keep_fence(note->flush, noting->ghost[g].access.inst);
         if (did & (AMDGPU_DID_BARRIER | AMDGPU_DID_INVALIDATE))
             keep_fence(note->fence, &inst);
     }

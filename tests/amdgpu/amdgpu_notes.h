@@ -42,12 +42,13 @@ enum { AMDGPU_NOTED_FENCES = 3 }; /* more are as good as any */
 
 typedef struct amdgpu_wait_note {
     uint32_t held;                     /* how often it waited for something that the mutation does not wait for */
-    uint16_t late, then;               /* what that did; what the wave did before the next wait for it */
+    uint16_t late, then;               /* what was later than something; that: what the wave did before the next wait
+                                          for it */
     const struct amdgpu_inst *fence[AMDGPU_NOTED_FENCES]; /* among that: barriers and invalidations */
     const struct amdgpu_inst *flush[AMDGPU_NOTED_FENCES]; /* write-backs that would be later */
 } amdgpu_wait_note_t;
 
-/* Words of LDS, a bit each, that each wave loads and stores before a barrier, and after it. */
+/* Words of LDS, a bit each, that each wave loads and changes before a barrier, and after it. */
 enum { AMDGPU_NOTED_LDS = 65536 / 4 / 64, AMDGPU_NOTED_WAVES = 8, AMDGPU_NOTED_WORDS = 4 };
 typedef struct amdgpu_lds_note {
     uint64_t loaded[2][AMDGPU_NOTED_WAVES][AMDGPU_NOTED_LDS], stored[2][AMDGPU_NOTED_WAVES][AMDGPU_NOTED_LDS];
@@ -64,6 +65,7 @@ typedef struct amdgpu_notes {
     uint32_t exposed_l1, exposed_l2;   /* of an invalidation: loads that could be stale without it, in L1, in L2 */
     uintptr_t exposed_at;              /* one of them */
     uint32_t found_own, found_other;   /* of a write-back: lines that were dirty, of the own GPU's memory, of others' */
+    uint32_t found_mine;               /* of the latter: those that the wave's block may have made so */
     uint32_t met_kept;                 /* of an access: lines that an L2 keeps */
     const char *word[AMDGPU_NOTED_WORDS]; /* that the wave stores after a write-back, that it looked at before an
                                              invalidation, that it looks at or stores here */
@@ -79,7 +81,7 @@ void amdgpu_notes_close(struct amdgpu_noting *noting);
 /* An instruction is about to run, or its access to be issued. */
 void amdgpu_note(struct amdgpu_wave &wave, const struct amdgpu_inst &inst);
 
-/* LDS is about to be accessed, by the instruction at wave.at. */
+/* LDS is about to be accessed, by the instruction at wave.at, and changed if that stores. */
 void amdgpu_note_lds(struct amdgpu_wave &wave, uint32_t address, unsigned bytes);
 
 /* A load by a wave of a line that others have changed, at the times changed_l1 and changed_l2 as the compute unit's L1
