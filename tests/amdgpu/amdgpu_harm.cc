@@ -2,8 +2,8 @@
 /*
  * See amdgpu_weak.h. What may go wrong without a wait, a barrier or a cache instruction mostly needs a coincidence: a
  * wave that rests just there, others of its block that do not come along, or a line that a cache has got at the wrong
- * time. So that few seeds show it, each of these is brought about where a wave passes the mutated instruction, and at
- * the next waits, barriers and cache instructions of that wave. One run in eight is spared that.
+ * time. So that few seeds show it, each of these is brought about where a wave passes the mutated instruction, and (but
+ * for a barrier) at the next waits, barriers and cache instructions of that wave. One run in eight is spared that.
  *
  * Nothing of it is against the rules: the same instructions without the mutation must bear it (weak_driver tries that).
  * A kernel is harmed less and less often, so that waits which go round do not use up its time.
@@ -17,7 +17,7 @@ amdgpu_harmed_t amdgpu_harmed;
 
 namespace {
 
-enum { WAKE = 6, OFTEN = 6, CROWDS = 64, AFTER = 400 };
+enum { WAKE = 6, OFTEN = 6, CROWDS = 128, AFTER = 400 };
 
 uint64_t draw(amdgpu_machine *machine)
 {
@@ -130,22 +130,22 @@ bool amdgpu_harm_pause(amdgpu_wave_t &wave)
 
 void amdgpu_harm(amdgpu_wave_t &wave, const amdgpu_inst_t &inst)
 {
-    enum { ITSELF = 2, OTHERS = 4, SOME };
+    enum { WAYS = 8 };
     amdgpu_gpu *gpu = wave.run->gpu;
-    const bool there = &inst == amdgpu_harmed.inst;
+    const bool there = &inst == amdgpu_harmed.inst, is_barrier = inst.what == AMDGPU_BARRIER;
     const bool counts = there || (inst.what != AMDGPU_PLAIN && inst.what != AMDGPU_ATOMIC);
     if (!counts || wave.pc == wave.at) /* it comes again */
         return;
-    wave.harmed = there ? unsigned{WAKE} : wave.harmed - 1;
+    wave.harmed = !there ? wave.harmed - 1 : is_barrier ? 0 : unsigned{WAKE};
     if (!wants_more(gpu))
         return;
     if (draw(gpu->machine) % 4)
         load_all(gpu, wave.block->cu);
-    const unsigned how = (unsigned)draw(gpu->machine) % (there ? SOME + 1 : ITSELF + 1);
-    if (inst.what == AMDGPU_BARRIER && !there)
+    const unsigned how = (unsigned)draw(gpu->machine) % WAYS, rests = is_barrier ? 1 : WAYS / 2;
+    if (is_barrier && !there)
         wave.lingers = STALL / 4 + (unsigned)(draw(gpu->machine) % STALL);
-    else if (how <= ITSELF)
+    else if (!there || how < rests)
         rest(wave);
     else
-        amdgpu_block_hold(wave, choose_end(gpu->machine), how <= OTHERS ? ~0ull : draw(gpu->machine));
+        amdgpu_block_hold(wave, choose_end(gpu->machine), how % 3 ? ~0ull : draw(gpu->machine));
 }

@@ -296,6 +296,7 @@ void amdgpu_note(amdgpu_wave &wave, const amdgpu_inst_t &inst)
     haunt(noting, inst, did);
     note_order(noting, inst, did);
     inst.notes.did |= (uint16_t)did;
+    inst.notes.waves |= (uint8_t)(1u << noting->number);
     if (inst.what == AMDGPU_BARRIER)
         note_interval(noting, &inst);
     else

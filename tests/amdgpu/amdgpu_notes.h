@@ -59,6 +59,7 @@ typedef struct amdgpu_notes {
     uint16_t before, after;            /* of a barrier */
     amdgpu_lds_note_t *lds;            /* of a barrier; NULL: there is none */
     uint16_t did;                      /* an access */
+    uint8_t waves;                     /* those that have come here, a bit each */
     uint32_t risky;                    /* of a load: how often others have changed it since the last invalidation */
     uint32_t followed, unfollowed;     /* how often a look is before an invalidation, a word before a write-back; or
                                           before anything else */

@@ -38,7 +38,7 @@ namespace {
 const char *const change_names[WEAK_CHANGES] = {"not waited for", "without vmcnt",  "without lgkmcnt", "left out",
                                                 "without sc0/glc", "without sc1",    "without nt/slc"};
 
-const uint64_t FEW = 20, FEWEST = 6; /* seeds for what may be explained, and for what notes explain */
+const uint64_t FEW = 20, FEWEST = 2; /* seeds for what may be explained, and for what notes explain */
 
 struct outcome_t { /* shared with the process of a mutation */
     uint64_t seed, round, tries; /* the last seed that was tried, with which harm, how many with it */

@@ -29,7 +29,7 @@ uint64_t sv_digest_finish(uint64_t key, uint64_t sum);
 
 namespace {
 
-enum { PACKETS = 3, EPOCHS = 3, MOST_BYTES = 2400, SENDER = 0, RECEIVER = 1, RECORD = 64, BESIDE = 64 };
+enum { PACKETS = 3, EPOCHS = 3, MOST_BYTES = 3200, SENDER = 0, RECEIVER = 1, RECORD = 64, BESIDE = 64 };
 const uint64_t PATIENCE = 400000, STEPS = 5 * PATIENCE, TICK_NS = 10, BRIEF_PATIENCE = 8000;
 
 enum route_t { SLOTS, STRAIGHT, DAMAGED, ABSENT, STARVED, ROUTES };

@@ -151,9 +151,6 @@ struct role_t {
     {AMDGPU_INVALIDATE, "", "count", "what is loaded after it is a byte that is damaged on purpose"},
     {AMDGPU_INVALIDATE, "digest", "arrived",
      "the record is loaded after it, which lies in the line of the word: the look lets L1 go of that"},
-    {AMDGPU_INVALIDATE, "run", "arrived", "what was read stale does not verify, and is read again after the next one"},
-    {AMDGPU_INVALIDATE, "replay", "arrived",
-     "what was read stale does not verify, and is read again after the next one"},
     {AMDGPU_WRITE_BACK, "replay", "abort", "the word says that nothing more comes, and promises no bytes"},
     {AMDGPU_WRITE_BACK, "replay", "credit verdict",
      "who sees them reads nothing of what was stored here, which the kernel's end writes back"},
@@ -196,12 +193,25 @@ bool ends_epoch(const amdgpu_inst_t *inst, const char *kernel)
            !(inst->notes.after & ~(AMDGPU_DID_WORD | AMDGPU_DID_WRITE_BACK | AMDGPU_DID_INVALIDATE));
 }
 
+/* Of a packet that each wave looks for itself, and reads at once: only the first thread's verdict counts, and if what
+   was read does not verify, all is read again after another look. */
+const char *find_early(const amdgpu_inst_t *inst, const char *kernel)
+{
+    const bool reads_early = strstr(kernel, "sv_run") || strstr(kernel, "sv_replay");
+    if (inst && inst->what == AMDGPU_INVALIDATE && reads_early && inst->notes.waves & ~1u &&
+        has_words("arrived", inst->notes.word))
+        return "what was read stale does not verify, and is read again after another look and invalidation";
+    return nullptr;
+}
+
 /* Of a wait in kernels whose data travel with flags: it is for the load of a counter or of a word that ends waits. */
 const char *find_wait_role(const amdgpu_wait_note_t &note, const char *kernel)
 {
     if (strstr(kernel, "coll_small") && note.late == AMDGPU_DID_LOOK &&
         !(note.then & ~(AMDGPU_DID_LOOK | AMDGPU_DID_INVALIDATE)))
         return "the invalidation after it is for credit or an end, after which nothing is loaded that these promise";
+    if (note.late == AMDGPU_DID_LOOK && !note.fence[1] && find_early(note.fence[0], kernel))
+        return find_early(note.fence[0], kernel);
     if (ends_epoch(note.fence[0], kernel) && !note.fence[1])
         return "it is for the last barrier; nobody looks at what is counted after that before the kernel's end";
     return nullptr;
@@ -211,6 +221,8 @@ const char *find_role(const amdgpu_inst_t *inst, const char *kernel)
 {
     if (inst->what == AMDGPU_BARRIER && !strstr(kernel, "push") && !(inst->notes.before & ~AMDGPU_DID_LDS_LOAD))
         return "only the first thread uses the sum that it keeps, and its own wave is the next to write there";
+    if (find_early(inst, kernel))
+        return find_early(inst, kernel);
     if (ends_epoch(inst, kernel))
         return "every wave that uses the epoch's number has had it since a barrier before, in its last share";
     if (inst->what == AMDGPU_BARRIER && (strstr(kernel, "sv_run") || strstr(kernel, "sv_replay")) &&
