@@ -191,7 +191,8 @@ void note_load(amdgpu_wave &wave, const amdgpu_inst &inst, const part_t &part, b
         }
     }
     if (changed[0] || changed[1])
-        amdgpu_note_exposed(wave, inst, changed[0], changed[1], past_l1, past_l2);
+        amdgpu_note_exposed(wave, inst, changed[0], changed[1], past_l1, past_l2,
+                            machine->place[part.line].owner != gpu->number);
 }
 
 } // namespace

@@ -349,7 +349,7 @@ static void find_last(const amdgpu_block_t *block, const amdgpu_inst_t *but, uin
 
 /* Without one of them, the others would have been the last. */
 void amdgpu_note_exposed(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t changed_l1, uint64_t changed_l2,
-                         bool past_l1, bool past_l2)
+                         bool past_l1, bool past_l2, bool far)
 {
     uint64_t last[2];
     find_last(wave.block, nullptr, last);
@@ -362,6 +362,7 @@ void amdgpu_note_exposed(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t ch
         const bool in_l2 = left_out.l2 && !past_l2 && changed_l2 > last[1];
         left_out.inst->notes.exposed_l1 += in_l1;
         left_out.inst->notes.exposed_l2 += in_l2;
+        left_out.inst->notes.exposed_far += in_l2 && far;
         if (in_l1 || in_l2)
             left_out.inst->notes.exposed_at = wave.at - (uintptr_t)wave.run->launch->kernel->object->memory;
     }

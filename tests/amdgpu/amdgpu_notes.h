@@ -64,6 +64,7 @@ typedef struct amdgpu_notes {
     uint32_t followed, unfollowed;     /* how often a look is before an invalidation, a word before a write-back; or
                                           before anything else */
     uint32_t exposed_l1, exposed_l2;   /* of an invalidation: loads that could be stale without it, in L1, in L2 */
+    uint32_t exposed_far;              /* the latter, of other GPUs' memory */
     uintptr_t exposed_at;              /* one of them */
     uint32_t found_own, found_other;   /* of a write-back: lines that were dirty, of the own GPU's memory, of others' */
     uint32_t found_mine;               /* of the latter: those that the wave's block may have made so */
@@ -86,10 +87,10 @@ void amdgpu_note(struct amdgpu_wave &wave, const struct amdgpu_inst &inst);
 void amdgpu_note_lds(struct amdgpu_wave &wave, uint32_t address, unsigned bytes);
 
 /* A load by a wave of a line that others have changed, at the times changed_l1 and changed_l2 as the compute unit's L1
-   and L2 cannot know; 0: they have not. past_l1, past_l2: the load passes the cache. Times are of the machine's order
-   of changes. */
+   and L2 cannot know; 0: they have not. past_l1, past_l2: the load passes the cache. far: it is another GPU's memory.
+   Times are of the machine's order of changes. */
 void amdgpu_note_exposed(struct amdgpu_wave &wave, const struct amdgpu_inst &inst, uint64_t changed_l1,
-                         uint64_t changed_l2, bool past_l1, bool past_l2);
+                         uint64_t changed_l2, bool past_l1, bool past_l2, bool far);
 
 /* An invalidation was done, at a time of that order. */
 void amdgpu_note_invalidated(struct amdgpu_wave &wave, const struct amdgpu_inst &inst, bool l1, bool l2,

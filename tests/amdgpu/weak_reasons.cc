@@ -115,6 +115,8 @@ const char *explain_cache(weak_change_t change, const amdgpu_inst_t *inst)
         return "IDLE: what is loaded after it has not changed since the invalidation before it, or the kernel's begin";
     if (other_bit && !notes.exposed_l2)
         return "IDLE: L1 is let go of by either bit, and L2 keeps nothing that has changed";
+    if (change == WEAK_NO_SC0 && inst->sc1 && !notes.exposed_far)
+        return "IDLE: L1 and the GPU's own memory in L2 are let go of by sc1, and nothing of other GPUs' has changed";
     return nullptr;
 }
 
