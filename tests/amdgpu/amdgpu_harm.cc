@@ -137,7 +137,7 @@ void amdgpu_harm(amdgpu_wave_t &wave, const amdgpu_inst_t &inst)
     if (!counts || wave.pc == wave.at) /* it comes again */
         return;
     wave.harmed = !there ? wave.harmed - 1 : is_barrier ? 0 : unsigned{WAKE};
-    if (!wants_more(gpu))
+    if ((there && inst.what == AMDGPU_WAIT) || !wants_more(gpu)) /* nothing comes too early yet */
         return;
     if (draw(gpu->machine) % 4)
         load_all(gpu, wave.block->cu);
