@@ -29,7 +29,8 @@ uint64_t sv_digest_finish(uint64_t key, uint64_t sum);
 
 namespace {
 
-enum { PACKETS = 3, EPOCHS = 3, MOST_BYTES = 3200, SENDER = 0, RECEIVER = 1, RECORD = 64, BESIDE = 64 };
+enum { PACKETS = 3, EPOCHS = 3, SENDER = 0, RECEIVER = 1, RECORD = 64, BESIDE = 64 };
+enum { MOST_BYTES = WEAK_LAYOUT_BYTES, WHOLE_BYTES = 3200 }; /* of a packet; of one that lies in one piece */
 const uint64_t PATIENCE = 400000, STEPS = 5 * PATIENCE, TICK_NS = 10, BRIEF_PATIENCE = 8000;
 
 enum route_t { SLOTS, STRAIGHT, DAMAGED, ABSENT, STARVED, ROUTES };
@@ -196,7 +197,7 @@ void set_up_packet(exchange_t *exchange, unsigned number)
     const unsigned alignments[] = {0, 0, 8, 4, 1};
     packet_t *packet = &exchange->packet[number];
     const bool straight = exchange->route == STRAIGHT;
-    packet->bytes = 1 + draw(exchange, MOST_BYTES - 16);
+    packet->bytes = 1 + draw(exchange, WHOLE_BYTES - 16);
     if (draw(exchange, 2))
         packet->bytes = (packet->bytes + 7) / 8 * 8;
     if (exchange->kernels->pieces) {
