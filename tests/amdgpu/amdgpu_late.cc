@@ -256,6 +256,8 @@ bool wait_apart(amdgpu_wave &wave, const uint8_t most[2])
         const bool stalls = !was_stalled && wave.stalled > amdgpu_gpu_clock(wave.run->gpu);
         if (choose_awaited(wave, most) == UINT_MAX)
             return true;
+        if (amdgpu_harm_pause(wave))
+            return false;
         if (!stalls && (amdgpu_random(wave.run) >> 32) % PAUSES != 0)
             continue;
         if (!stalls)
@@ -324,6 +326,27 @@ bool amdgpu_late_wait(amdgpu_wave &wave, const uint8_t most[2])
     wait_for(wave, AMDGPU_COUNTS_VM, most[0]);
     wait_for(wave, AMDGPU_COUNTS_LGKM, most[1]);
     return true;
+}
+
+bool amdgpu_late_load(const amdgpu_wave &wave, uint64_t *address_out)
+{
+    for (unsigned a = wave.late ? wave.late->count : 0; a-- > 0;) {
+        const access_t &access = *wave.late->access[a];
+        const amdgpu_operand_t &operand = access.inst->operand[1];
+        const amdgpu_operand_t &base = access.inst->operand[access.inst->noperands - 1];
+        if (!access.inst->gives || !(access.inst->counters & AMDGPU_COUNTS_VM) || !access.exec)
+            continue;
+        const unsigned lane = (unsigned)__builtin_ctzll(access.exec);
+        *address_out = (uint64_t)(int64_t)access.inst->offset;
+        for (unsigned v = 0; v < access.nvectors; v++)
+            if (holds(operand, access.vector[v]))
+                *address_out += (uint64_t)access.vectors[v][lane] << 32 * (access.vector[v] - operand.index);
+        for (unsigned s = 0; s < access.nscalars; s++)
+            if (base.kind == AMDGPU_SCALAR && holds(base, access.scalar[s]))
+                *address_out += (uint64_t)access.scalars[s] << 32 * (access.scalar[s] - base.index);
+        return true;
+    }
+    return false;
 }
 
 /* A second load into a register keeps its order after the first one, so it may name it as its result. */

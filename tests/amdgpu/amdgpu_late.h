@@ -24,6 +24,9 @@ void amdgpu_late_issue(amdgpu_wave &wave, const amdgpu_inst &inst);
    done in any order, and others may have their turns in between: false says that there are more, for a later turn. */
 bool amdgpu_late_wait(amdgpu_wave &wave, const uint8_t most[2]);
 
+/* Where the last load of memory that is still on its way looks, in its first lane; false: there is none. */
+bool amdgpu_late_load(const amdgpu_wave &wave, uint64_t *address_out);
+
 /* Ends the process if an instruction names a register that a load is still to fill: nothing has waited for it. */
 void amdgpu_late_check(const amdgpu_wave &wave, const amdgpu_inst &inst);
 

@@ -90,9 +90,6 @@ void make_ghost(amdgpu_noting *noting, const amdgpu_inst_t &wait, unsigned chang
 {
     amdgpu_wait_note_t *note = &wait.notes.wait[change];
     note->held++;
-    note->late |= access.did;
-    if (access.inst->what == AMDGPU_WRITE_BACK)
-        keep_fence(note->flush, access.inst);
     if (noting->nghosts == GHOSTS) {
         fprintf(stderr, "amdgpu: more accesses than notes are taken of\n");
         abort();
@@ -189,7 +186,10 @@ void haunt(amdgpu_noting *noting, const amdgpu_inst_t &inst, unsigned did)
 {
     for (unsigned g = 0; g < noting->nghosts; g++) {
         amdgpu_wait_note_t *note = &noting->ghost[g].wait->notes.wait[noting->ghost[g].change];
+        note->late |= noting->ghost[g].access.did;
         note->then |= (uint16_t)did;
+        if (noting->ghost[g].access.inst->what == AMDGPU_WRITE_BACK)
+            keep_fence(note->flush, noting->ghost[g].access.inst);
         if (did & (AMDGPU_DID_BARRIER | AMDGPU_DID_INVALIDATE))
             keep_fence(note->fence, &inst);
     }
@@ -296,6 +296,7 @@ void amdgpu_note(amdgpu_wave &wave, const amdgpu_inst_t &inst)
     haunt(noting, inst, did);
     note_order(noting, inst, did);
     inst.notes.did |= (uint16_t)did;
+    inst.notes.waves |= (uint8_t)(1u << noting->number);
     if (inst.what == AMDGPU_BARRIER)
         note_interval(noting, &inst);
     else
@@ -348,7 +349,7 @@ static void find_last(const amdgpu_block_t *block, const amdgpu_inst_t *but, uin
 
 /* Without one of them, the others would have been the last. */
 void amdgpu_note_exposed(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t changed_l1, uint64_t changed_l2,
-                         bool past_l1, bool past_l2)
+                         bool past_l1, bool past_l2, bool far)
 {
     uint64_t last[2];
     find_last(wave.block, nullptr, last);
@@ -361,6 +362,7 @@ void amdgpu_note_exposed(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t ch
         const bool in_l2 = left_out.l2 && !past_l2 && changed_l2 > last[1];
         left_out.inst->notes.exposed_l1 += in_l1;
         left_out.inst->notes.exposed_l2 += in_l2;
+        left_out.inst->notes.exposed_far += in_l2 && far;
         if (in_l1 || in_l2)
             left_out.inst->notes.exposed_at = wave.at - (uintptr_t)wave.run->launch->kernel->object->memory;
     }

@@ -42,12 +42,13 @@ enum { AMDGPU_NOTED_FENCES = 3 }; /* more are as good as any */
 
 typedef struct amdgpu_wait_note {
     uint32_t held;                     /* how often it waited for something that the mutation does not wait for */
-    uint16_t late, then;               /* what that did; what the wave did before the next wait for it */
+    uint16_t late, then;               /* what was later than something; that: what the wave did before the next wait
+                                          for it */
     const struct amdgpu_inst *fence[AMDGPU_NOTED_FENCES]; /* among that: barriers and invalidations */
     const struct amdgpu_inst *flush[AMDGPU_NOTED_FENCES]; /* write-backs that would be later */
 } amdgpu_wait_note_t;
 
-/* Words of LDS, a bit each, that each wave loads and stores before a barrier, and after it. */
+/* Words of LDS, a bit each, that each wave loads and changes before a barrier, and after it. */
 enum { AMDGPU_NOTED_LDS = 65536 / 4 / 64, AMDGPU_NOTED_WAVES = 8, AMDGPU_NOTED_WORDS = 4 };
 typedef struct amdgpu_lds_note {
     uint64_t loaded[2][AMDGPU_NOTED_WAVES][AMDGPU_NOTED_LDS], stored[2][AMDGPU_NOTED_WAVES][AMDGPU_NOTED_LDS];
@@ -58,12 +59,15 @@ typedef struct amdgpu_notes {
     uint16_t before, after;            /* of a barrier */
     amdgpu_lds_note_t *lds;            /* of a barrier; NULL: there is none */
     uint16_t did;                      /* an access */
+    uint8_t waves;                     /* those that have come here, a bit each */
     uint32_t risky;                    /* of a load: how often others have changed it since the last invalidation */
     uint32_t followed, unfollowed;     /* how often a look is before an invalidation, a word before a write-back; or
                                           before anything else */
     uint32_t exposed_l1, exposed_l2;   /* of an invalidation: loads that could be stale without it, in L1, in L2 */
+    uint32_t exposed_far;              /* the latter, of other GPUs' memory */
     uintptr_t exposed_at;              /* one of them */
     uint32_t found_own, found_other;   /* of a write-back: lines that were dirty, of the own GPU's memory, of others' */
+    uint32_t found_mine;               /* of the latter: those that the wave's block may have made so */
     uint32_t met_kept;                 /* of an access: lines that an L2 keeps */
     const char *word[AMDGPU_NOTED_WORDS]; /* that the wave stores after a write-back, that it looked at before an
                                              invalidation, that it looks at or stores here */
@@ -79,14 +83,14 @@ void amdgpu_notes_close(struct amdgpu_noting *noting);
 /* An instruction is about to run, or its access to be issued. */
 void amdgpu_note(struct amdgpu_wave &wave, const struct amdgpu_inst &inst);
 
-/* LDS is about to be accessed, by the instruction at wave.at. */
+/* LDS is about to be accessed, by the instruction at wave.at, and changed if that stores. */
 void amdgpu_note_lds(struct amdgpu_wave &wave, uint32_t address, unsigned bytes);
 
 /* A load by a wave of a line that others have changed, at the times changed_l1 and changed_l2 as the compute unit's L1
-   and L2 cannot know; 0: they have not. past_l1, past_l2: the load passes the cache. Times are of the machine's order
-   of changes. */
+   and L2 cannot know; 0: they have not. past_l1, past_l2: the load passes the cache. far: it is another GPU's memory.
+   Times are of the machine's order of changes. */
 void amdgpu_note_exposed(struct amdgpu_wave &wave, const struct amdgpu_inst &inst, uint64_t changed_l1,
-                         uint64_t changed_l2, bool past_l1, bool past_l2);
+                         uint64_t changed_l2, bool past_l1, bool past_l2, bool far);
 
 /* An invalidation was done, at a time of that order. */
 void amdgpu_note_invalidated(struct amdgpu_wave &wave, const struct amdgpu_inst &inst, bool l1, bool l2,

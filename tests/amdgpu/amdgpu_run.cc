@@ -136,9 +136,9 @@ void begin_wave(grid_t *grid, unsigned number)
     memset(wave->sgpr, POISON, sizeof wave->sgpr);
     fill_sgprs(grid, wave, grid->first + block);
     amdgpu_set_pair(*wave, AMDGPU_EXEC, lanes >= AMDGPU_LANES ? ~0ull : (1ull << lanes) - 1);
-    wave->scc = wave->yields = wave->sleeps = false;
+    wave->scc = wave->yields = wave->sleeps = wave->braced = false;
     wave->stalled = 0;
-    wave->acquires = 0;
+    wave->acquires = wave->harmed = wave->lingers = 0;
     wave->state = AMDGPU_RUNS;
     wave->pc = wave->at = launch->kernel->entry;
     wave->vgpr = grid->vgprs + (size_t)number * launch->kernel->nvgprs * AMDGPU_LANES;
@@ -222,6 +222,10 @@ void take_turn(amdgpu_wave_t *wave, uint64_t most)
         object->executed[at / 4] = 1;
         wave->at = wave->pc;
         wave->pc += inst->bytes;
+        if (inst == amdgpu_harmed.before && amdgpu_harm_before(*wave)) {
+            wave->pc = wave->at;
+            break;
+        }
         if (wave->run->gpu)
             amdgpu_late_check(*wave, *inst);
         if (wave->noting)
@@ -230,6 +234,8 @@ void take_turn(amdgpu_wave_t *wave, uint64_t most)
             amdgpu_late_issue(*wave, *inst);
         else
             inst->run(*wave, *inst);
+        if (inst == amdgpu_harmed.inst || wave->harmed)
+            amdgpu_harm(*wave, *inst);
     }
     wave->run->ninsts += most - left;
 }
@@ -243,6 +249,9 @@ void release_barrier(grid_t *grid, amdgpu_block_t *block)
     for (unsigned w = first; w < first + block->nwaves; w++)
         if (grid->wave[w].state == AMDGPU_AT_BARRIER) {
             grid->wave[w].state = AMDGPU_RUNS;
+            if (grid->wave[w].lingers)
+                grid->wave[w].stalled = amdgpu_gpu_clock(grid->state.gpu) + grid->wave[w].lingers;
+            grid->wave[w].lingers = 0;
             grid->running[grid->nrunning++] = w;
         }
     block->waiting = 0;
@@ -298,16 +307,27 @@ bool amdgpu_grid_step(amdgpu_grid *grid)
     const uint64_t random = amdgpu_random(&grid->state);
     const unsigned at = (unsigned)(random >> 32) % grid->nrunning;
     amdgpu_wave_t *wave = &grid->wave[grid->running[at]];
-    if (amdgpu_gpu_clock(grid->state.gpu) < wave->stalled)
+    if (amdgpu_harmed.inst ? amdgpu_harm_rests(*wave) : amdgpu_gpu_clock(grid->state.gpu) < wave->stalled)
         return true;
     take_turn(wave, 1 + random % TURN);
-    if (const unsigned nap = amdgpu_gpu_choose_nap(grid->state.gpu))
+    const unsigned nap = amdgpu_gpu_choose_nap(grid->state.gpu);
+    if (nap && wave->stalled < amdgpu_gpu_clock(grid->state.gpu) + nap)
         wave->stalled = amdgpu_gpu_clock(grid->state.gpu) + nap;
     if (wave->state != AMDGPU_RUNS) {
         grid->running[at] = grid->running[--grid->nrunning];
         release_barrier(grid, wave->block);
     }
     return grid->nrunning > 0;
+}
+
+void amdgpu_block_hold(const amdgpu_wave_t &wave, uint64_t until, uint64_t mask)
+{
+    const amdgpu_wave_t *first = &wave - (&wave - reinterpret_cast<amdgpu_grid *>(wave.run)->wave) % wave.block->nwaves;
+    for (unsigned w = 0; w < wave.block->nwaves; w++) {
+        amdgpu_wave_t *other = const_cast<amdgpu_wave_t *>(first + w);
+        if (other != &wave && mask >> w % 64 & 1 && other->stalled < until)
+            other->stalled = until;
+    }
 }
 
 void amdgpu_grid_end(amdgpu_grid *grid)

@@ -126,6 +126,9 @@ typedef struct amdgpu_wave {
     bool sleeps;          /* as it says itself */
     uint64_t stalled;     /* until that time of its GPU's clock it has no turn */
     unsigned acquires;    /* invalidations so far */
+    unsigned harmed;      /* waits, barriers and cache instructions that are in the wake of a mutation */
+    unsigned lingers;     /* so long it has no turn after the barrier that it is at */
+    bool braced;          /* it has rested before a mutation */
     amdgpu_state_t state;
     uintptr_t pc, at;     /* of the next instruction, and of this one */
     uint32_t *vgpr;       /* 64 lanes of each */
@@ -188,9 +191,10 @@ bool amdgpu_text_open(char *error_out, size_t error_bytes);
 /* The row of a mnemonic, or NULL. */
 const amdgpu_row_t *amdgpu_row_find(const char *mnemonic);
 
-/* Where a kernel's bytes at an address lie, in LDS or memory. Ends the process if they lie nowhere. */
+/* Where a kernel's bytes at an address lie, in LDS or memory. Ends the process if they lie nowhere. next: what they
+   will be; NULL: as they are, or nobody knows. */
 uint8_t *amdgpu_reach(amdgpu_wave &wave, uint64_t address, unsigned bytes);
-uint8_t *amdgpu_reach_lds(amdgpu_wave &wave, uint32_t address, unsigned bytes);
+uint8_t *amdgpu_reach_lds(amdgpu_wave &wave, uint32_t address, unsigned bytes, const void *next = nullptr);
 
 static inline uint64_t amdgpu_random(amdgpu_run_state_t *run)
 {

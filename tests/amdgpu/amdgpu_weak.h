@@ -54,6 +54,28 @@ unsigned amdgpu_gpu_patience(const amdgpu_gpu_t *gpu);
 unsigned amdgpu_gpu_choose_nap(amdgpu_gpu_t *gpu); /* how long a wave is to rest after a turn */
 void amdgpu_stall_sometimes(amdgpu_wave_t &wave);  /* the wave's turn ends, and it may rest */
 
+/* What is mutated. Where waves pass it, machines make likely what it may allow (amdgpu_harm.cc). Without the mutation
+   that does no harm. Of one thread. */
+typedef struct amdgpu_harmed {
+    const amdgpu_inst_t *inst;   /* NULL: nothing is mutated */
+    const amdgpu_inst_t *before; /* a wait before it; or NULL */
+    uint64_t round;              /* another one does other harm to the same schedule */
+} amdgpu_harmed_t;
+extern amdgpu_harmed_t amdgpu_harmed;
+
+/* A kernel begins; a turn is over; a wave has executed that instruction, or has done so before this one. */
+void amdgpu_harm_begin(amdgpu_gpu_t *gpu);
+void amdgpu_harm_step(amdgpu_machine_t *machine);
+void amdgpu_harm(amdgpu_wave_t &wave, const amdgpu_inst_t &inst);
+
+/* Whether a wave that should have a turn, or comes to that wait, or has a wait half done, rests instead. */
+bool amdgpu_harm_rests(amdgpu_wave_t &wave);
+bool amdgpu_harm_before(amdgpu_wave_t &wave);
+bool amdgpu_harm_pause(amdgpu_wave_t &wave);
+
+/* Other waves of its block have no turn until then: those that have a bit in mask, which go round. */
+void amdgpu_block_hold(const amdgpu_wave_t &wave, uint64_t until, uint64_t mask);
+
 /* A launch whose turns somebody else gives; step is false once all waves are at their end. */
 amdgpu_grid_t *amdgpu_grid_begin(const amdgpu_launch_t *launch, amdgpu_gpu_t *gpu, uint64_t random);
 bool amdgpu_grid_step(amdgpu_grid_t *grid);

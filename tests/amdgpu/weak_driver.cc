@@ -3,12 +3,15 @@
  * weak_driver FOLDER ARCH SET FIRST COUNT [STRIDE SEEDS]: runs the exchange of a set of kernels (weak_sets.cc: push,
  * gather, run, run_pieces, replay, replay_pieces, digest, digests) with code objects in the folder for COUNT seeds from
  * FIRST on. With STRIDE it then makes mutations of the code that these runs executed, takes every STRIDE-th
- * one, and runs each in a process of its own with up to SEEDS seeds until one of them notices, first with those in
- * which its instruction has run. Few are enough for what the notes of the runs explain, or what it is for.
+ * one, and runs each in a process of its own with up to SEEDS of those seeds with which its instruction has run until
+ * one of them notices. Few are enough for what the notes of the runs explain, or what it is for.
  *
  * Mutations, one at a time: a counter of an s_waitcnt no longer waited for; a barrier, a write-back or an invalidation
  * left out; a bit of those and of global accesses (sc0, sc1, nt; glc, slc) cleared. sc0 of an atomic is none: it says
  * that the value before is wanted.
+ *
+ * The machines do more harm where a mutation is (amdgpu_harm.cc), another one whenever the same seed comes round again
+ * (SEED.ROUND). A seed that notices a mutation is run again with that harm and without the mutation, and must go well.
  *
  * What no seed notices is explained where the runs without a mutation have shown why it changes nothing: IDLE. Others
  * are explained by what the instruction is for (weak_reasons.cc), or SURVIVE. In brackets is what the runs have noted.
@@ -35,16 +38,16 @@ namespace {
 const char *const change_names[WEAK_CHANGES] = {"not waited for", "without vmcnt",  "without lgkmcnt", "left out",
                                                 "without sc0/glc", "without sc1",    "without nt/slc"};
 
-const uint64_t FEW = 20, FEWEST = 6; /* seeds for what may be explained, and for what notes explain */
+const uint64_t FEW = 20, FEWEST = 2; /* seeds for what may be explained, and for what notes explain */
 
 struct outcome_t { /* shared with the process of a mutation */
-    uint64_t seed;
+    uint64_t seed, round, tries; /* the last seed that was tried, with which harm, how many with it */
     char reason[160];
 } *outcome;
 
 struct counts_t {
     unsigned tried, caught, idle, explained;
-    uint64_t latest; /* seed that was needed */
+    uint64_t most; /* seeds that were needed */
 } counts[WEAK_CHANGES];
 
 /* Waves that came here together would often go on in the right order by chance. */
@@ -93,20 +96,51 @@ struct mutation_t {
     uintptr_t pc;
     weak_change_t change;
     bool noticed;
-    uint64_t tries, last; /* seeds that were tried, the last of them */
     outcome_t outcome;
 };
 
 mutation_t mutations[16384];
 unsigned nmutations;
 
-void run_mutated(const weak_kernels_t *kernels, mutation_t *mutation, uint64_t tries)
+/* The wait just before an instruction; NULL: there is none. */
+const amdgpu_inst_t *find_wait(const mutation_t &mutation)
 {
-    apply(mutation->change, mutation->inst);
+    enum { NEAR = 6 };
+    const amdgpu_object_t *object = mutation.kernel->object;
+    const size_t at = (mutation.pc - (uintptr_t)object->text) / 4;
+    for (size_t back = 1; back <= NEAR && back <= at; back++)
+        if (object->inst[at - back] && object->inst[at - back]->what == AMDGPU_WAIT)
+            return object->inst[at - back];
+    return nullptr;
+}
+
+/* The next one with which the instruction has run; after the last one they come again, with other harm. */
+void choose_seed(const mutation_t &mutation)
+{
+    const amdgpu_object_t *object = mutation.kernel->object;
+    outcome->tries++;
+    outcome->seed = weak_history_next(object, mutation.pc, outcome->seed);
+    if (outcome->seed)
+        return;
+    amdgpu_harmed.round = ++outcome->round;
+    outcome->seed = weak_history_next(object, mutation.pc, 0);
+    if (outcome->seed == 0) /* none of them is remembered */
+        outcome->seed = outcome->round;
+}
+
+void begin_harm(const mutation_t &mutation)
+{
+    const bool before = mutation.inst->what == AMDGPU_INVALIDATE;
+    amdgpu_harmed = {mutation.inst, before ? find_wait(mutation) : nullptr, outcome->round};
     amdgpu_notes_taken = false;
-    outcome->seed = mutation->last;
-    for (; mutation->tries < tries; mutation->tries++) {
-        outcome->seed = weak_history_next(mutation->kernel->object, mutation->pc, outcome->seed);
+}
+
+void run_mutated(const weak_kernels_t *kernels, const mutation_t *mutation, uint64_t tries)
+{
+    begin_harm(*mutation);
+    apply(mutation->change, mutation->inst);
+    while (outcome->tries < tries) {
+        choose_seed(*mutation);
         const char *reason = kernels->run(kernels, outcome->seed);
         if (reason) {
             snprintf(outcome->reason, sizeof outcome->reason, "%s", reason);
@@ -116,14 +150,29 @@ void run_mutated(const weak_kernels_t *kernels, mutation_t *mutation, uint64_t t
     _exit(0);
 }
 
+/* Whether the seed fails without the mutation, by the harm that comes with it: then it shows nothing. */
+bool fails_unchanged(const weak_kernels_t *kernels, const mutation_t &mutation, uint64_t seed)
+{
+    int status;
+    const pid_t child = fork();
+    if (child == 0) {
+        begin_harm(mutation);
+        _exit(kernels->run(kernels, seed) ? 1 : 0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        perror("weak_driver: fork");
+        exit(2);
+    }
+    return status != 0;
+}
+
 /* Goes on until so many seeds are tried, or one notices. In a process of its own, since a mutation may end it. */
 void try_mutation(const weak_kernels_t *kernels, mutation_t *mutation, uint64_t tries)
 {
     const struct rlimit no_core = {0, 0};
     int status;
-    outcome->reason[0] = '\0';
-    outcome->seed = mutation->last;
-    if (mutation->noticed || mutation->tries >= tries)
+    *outcome = mutation->outcome;
+    if (mutation->noticed || outcome->tries >= tries)
         return;
     fflush(stdout);
     const pid_t child = fork();
@@ -141,9 +190,13 @@ void try_mutation(const weak_kernels_t *kernels, mutation_t *mutation, uint64_t 
         snprintf(outcome->reason, sizeof outcome->reason,
                  "the interpreter stops: a use without a wait, or an address nowhere");
     mutation->noticed = outcome->reason[0] != '\0';
-    mutation->tries = tries;
-    mutation->last = outcome->seed;
     mutation->outcome = *outcome;
+    if (mutation->noticed && fails_unchanged(kernels, *mutation, outcome->seed)) {
+        const uintptr_t at = mutation->pc - (uintptr_t)mutation->kernel->object->memory;
+        printf("FAIL: emulated %s, seed %lu.%lu fails where nothing is changed at 0x%lx, too\n", kernels->arch,
+               (unsigned long)outcome->seed, (unsigned long)outcome->round, (unsigned long)at);
+        exit(1);
+    }
 }
 
 /* WEAK_ONLY=KERNEL:OFFSET tries those of one instruction. */
@@ -179,7 +232,7 @@ void make_mutations(const amdgpu_kernel_t *kernel, unsigned stride)
         const char *text = line + strspn(line, " \t");
         for (unsigned c = 0; c < WEAK_CHANGES; c++)
             if (applies((weak_change_t)c, inst, text) && number++ % stride == 0)
-                add_mutation({kernel, inst, pc, (weak_change_t)c, false, 0, 0, {}});
+                add_mutation({kernel, inst, pc, (weak_change_t)c, false, {}});
     }
 }
 
@@ -213,15 +266,16 @@ void print_mutation(const char *arch, const mutation_t &mutation)
     count->caught += mutation.noticed;
     count->idle += idle;
     count->explained += reason && !idle;
-    if (mutation.noticed && mutation.outcome.seed > count->latest)
-        count->latest = mutation.outcome.seed;
+    if (mutation.noticed && mutation.outcome.tries > count->most)
+        count->most = mutation.outcome.tries;
     weak_reason_describe(mutation.change, mutation.inst, described, sizeof described);
     printf("%s %s 0x%lx %s %s: ", arch, mutation.kernel->name, (unsigned long)(mutation.pc - (uintptr_t)object->memory),
            line + strspn(line, " \t"), change_names[mutation.change]);
     if (mutation.noticed)
-        printf("noticed, seed %lu, %s\n", (unsigned long)mutation.outcome.seed, mutation.outcome.reason);
+        printf("noticed, seed %lu.%lu, %s\n", (unsigned long)mutation.outcome.seed,
+               (unsigned long)mutation.outcome.round, mutation.outcome.reason);
     else
-        printf("%s, %lu seeds [%s ]\n", reason ? reason : "SURVIVES", (unsigned long)mutation.tries, described);
+        printf("%s, %lu seeds [%s ]\n", reason ? reason : "SURVIVES", (unsigned long)mutation.outcome.tries, described);
 }
 
 /* What lets itself be left out explains others, and is known before these. */
@@ -293,8 +347,8 @@ int main(int argc, char **argv)
     unsigned caught = 0;
     for (unsigned c = 0; c < WEAK_CHANGES; c++) {
         caught += counts[c].caught;
-        printf("%-7s %-16s %4u mutations, %4u noticed, by seed %lu at the latest, %u idle, %u explained, %u open\n",
-               argv[2], change_names[c], counts[c].tried, counts[c].caught, (unsigned long)counts[c].latest,
+        printf("%-7s %-16s %4u mutations, %4u noticed, by %lu seeds at most, %u idle, %u explained, %u open\n",
+               argv[2], change_names[c], counts[c].tried, counts[c].caught, (unsigned long)counts[c].most,
                counts[c].idle, counts[c].explained,
                counts[c].tried - counts[c].caught - counts[c].idle - counts[c].explained);
     }

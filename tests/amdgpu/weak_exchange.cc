@@ -4,7 +4,8 @@
  * a kernel are not cached, users' buffers, items and scratch are ordinary, and the words of hosts are pinned.
  *
  *   SLOTS      kernels wait for each other: the push for its credit, the pull for the packet; slots are used again
- *   STRAIGHT   the push stores into the receiver's buffer, which its L2 may keep; hosts see the words, and launch
+ *   STRAIGHT   the push stores into the receiver's buffer, which its L2 may keep; hosts see the words, and launch.
+ *              Where kernels number their epochs they wait for each other here, too: for leave, and for the packet
  *   DAMAGED    as SLOTS, and in the last epoch a packet is damaged on its way, which the pull must report
  *   ABSENT     as SLOTS, and in the last epoch nothing is pushed: the pull must leave all as it was and say so, once
  *              the time is over or the host gives up
@@ -28,7 +29,8 @@ uint64_t sv_digest_finish(uint64_t key, uint64_t sum);
 
 namespace {
 
-enum { PACKETS = 3, EPOCHS = 3, MOST_BYTES = WEAK_LAYOUT_BYTES, SENDER = 0, RECEIVER = 1, RECORD = 64, BESIDE = 64 };
+enum { PACKETS = 3, EPOCHS = 3, SENDER = 0, RECEIVER = 1, RECORD = 64, BESIDE = 64 };
+enum { MOST_BYTES = WEAK_LAYOUT_BYTES, WHOLE_BYTES = 3200 }; /* of a packet; of one that lies in one piece */
 const uint64_t PATIENCE = 400000, STEPS = 5 * PATIENCE, TICK_NS = 10, BRIEF_PATIENCE = 8000;
 
 enum route_t { SLOTS, STRAIGHT, DAMAGED, ABSENT, STARVED, ROUTES };
@@ -58,7 +60,8 @@ struct exchange_t {
     unsigned pushed, pulled;        /* that were launched */
     uint64_t gives_up;              /* the step in which the host does; 0: it does not */
     uint64_t seed;
-    bool looks; /* kernels may read ahead of the words */
+    bool looks;   /* kernels may read ahead of the words */
+    bool unheard; /* no host of the sender's wants to know that a packet was good, or that its slot is free */
     sv_push_item_t *push_items;
     sv_pull_item_t *pull_items;
     sv_digest_scratch_t *scratch; /* of pushes, then of pulls, a line for each */
@@ -136,6 +139,12 @@ bool has_landed(const exchange_t *exchange, unsigned number, unsigned epoch)
     return true;
 }
 
+/* Kernels give each other leave for the receiver's buffer. */
+bool gives_leave(const exchange_t *exchange)
+{
+    return exchange->kernels->form == WEAK_REPLAY && exchange->route == STRAIGHT;
+}
+
 /* Of epochs that no host numbers; the sender's has the fault of the last one. */
 sv_epoch_state_t *take_state(exchange_t *exchange, unsigned gpu)
 {
@@ -188,7 +197,7 @@ void set_up_packet(exchange_t *exchange, unsigned number)
     const unsigned alignments[] = {0, 0, 8, 4, 1};
     packet_t *packet = &exchange->packet[number];
     const bool straight = exchange->route == STRAIGHT;
-    packet->bytes = 1 + draw(exchange, MOST_BYTES - 16);
+    packet->bytes = 1 + draw(exchange, WHOLE_BYTES - 16);
     if (draw(exchange, 2))
         packet->bytes = (packet->bytes + 7) / 8 * 8;
     if (exchange->kernels->pieces) {
@@ -241,7 +250,7 @@ sv_push_item_t push_item_of(exchange_t *exchange, unsigned number)
     item.identity = packet.identity;
     item.pieces = packet.from.pieces;
     item.npieces = packet.from.npieces;
-    item.credit_near = exchange->kernels->form != WEAK_BATCH;
+    item.credit_near = exchange->kernels->form != WEAK_BATCH && !straight;
     return item;
 }
 
@@ -255,16 +264,18 @@ sv_pull_item_t pull_item_of(exchange_t *exchange, unsigned number)
     item.dst = straight || exchange->kernels->pieces ? nullptr : packet.dst;
     item.pieces = packet.to.pieces;
     item.npieces = packet.to.npieces;
-    item.looks = exchange->looks;
+    item.looks = exchange->looks && !straight;
     item.record = push.record;
     item.src_stride = item.record_stride = item.arrived_stride = packet.stride;
-    item.arrived = straight ? packet.words.arrived : push.arrived_device;
+    item.arrived = straight && !gives_leave(exchange) ? packet.words.arrived : push.arrived_device;
     item.result = packet.result;
     item.record_seen = packet.record_seen;
     item.done = packet.words.done;
     item.verdict = packet.words.verdict;
-    item.credit = packet.words.credit;
-    item.credit_device = packet.credit;
+    item.credit = gives_leave(exchange) ? nullptr : packet.words.credit;
+    item.credit_device = gives_leave(exchange) ? nullptr : packet.credit;
+    item.grant = gives_leave(exchange) ? packet.credit : nullptr;
+    item.grant_count = 1;
     item.scratch = exchange->scratch + (PACKETS + number) * 8;
     item.nslots = exchange->nslots;
     item.identity = packet.identity;
@@ -275,14 +286,13 @@ sv_pull_item_t pull_item_of(exchange_t *exchange, unsigned number)
 void set_up(exchange_t *exchange)
 {
     exchange->route = chosen = (route_t)draw(exchange, ROUTES);
-    if (exchange->kernels->form == WEAK_REPLAY && exchange->route == STRAIGHT)
-        exchange->route = chosen = SLOTS;
     exchange->nslots = exchange->route == STRAIGHT ? 1 : 1 + (unsigned)draw(exchange, 2);
     exchange->epochs = exchange->pushes = exchange->pulls = EPOCHS;
     exchange->pushes -= exchange->route == ABSENT;
     if (exchange->route == STARVED)
         exchange->pulls = EPOCHS - 1 - exchange->nslots;
-    exchange->looks = exchange->kernels->form != WEAK_BATCH && draw(exchange, 4);
+    exchange->looks = exchange->kernels->form != WEAK_BATCH && draw(exchange, 3);
+    exchange->unheard = exchange->kernels->form != WEAK_BATCH && exchange->route != STRAIGHT && draw(exchange, 2);
     exchange->nthreads = draw(exchange, 2) ? 256 : 64 * (1 + (unsigned)draw(exchange, 4));
     for (unsigned p = 0; p < PACKETS; p++) {
         set_up_packet(exchange, p);
@@ -307,7 +317,7 @@ void set_up(exchange_t *exchange)
         amdgpu_machine_store(exchange->machine, exchange->push_items + p, &push, sizeof push);
         amdgpu_machine_store(exchange->machine, exchange->pull_items + p, &pull, sizeof pull);
         /* The first epochs have their slots. */
-        const uint64_t leave = (uint64_t)exchange->nslots << 32 | 1;
+        const uint64_t leave = gives_leave(exchange) ? 0 : (uint64_t)exchange->nslots << 32 | 1;
         amdgpu_machine_store(exchange->machine, exchange->packet[p].credit, &leave, sizeof leave);
     }
 }
@@ -326,8 +336,13 @@ void launch(exchange_t *exchange, unsigned gpu, unsigned epoch)
     arg.state = exchange->state[gpu];
     if (exchange->kernels->form == WEAK_REPLAY)
         arg.flags = SV_BATCH_STICKY | SV_BATCH_ENDS_EPOCH;
+    if (gives_leave(exchange) && gpu == RECEIVER)
+        arg.flags |= SV_BATCH_GRANTS;
+    if (exchange->unheard && gpu == SENDER)
+        arg.flags |= SV_BATCH_UNHEARD;
     const bool in_vain = is_in_vain(exchange, gpu, epoch);
-    arg.wait_ns = exchange->route == STRAIGHT ? 0 : (in_vain ? BRIEF_PATIENCE : PATIENCE) * TICK_NS;
+    const bool waits = exchange->route != STRAIGHT || gives_leave(exchange);
+    arg.wait_ns = waits ? (in_vain ? BRIEF_PATIENCE : PATIENCE) * TICK_NS : 0;
     arg.epoch = epoch;
     arg.npackets = PACKETS;
     arg.nbases_here = 1; /* base 0 is the address 0 */
@@ -466,7 +481,7 @@ void launch_next(exchange_t *exchange)
     };
     const auto has_arrived = [](const packet_t &packet, unsigned epoch) { return packet.arrived >= epoch; };
     const auto is_done = [](const packet_t &packet, unsigned epoch) { return packet.done >= epoch; };
-    const bool straight = exchange->route == STRAIGHT;
+    const bool straight = exchange->route == STRAIGHT && !gives_leave(exchange);
     if (exchange->pushed < exchange->pushes && !amdgpu_machine_is_busy(exchange->machine, SENDER) &&
         (straight ? are_all(exchange, has_leave, exchange->pushed) : are_all(exchange, is_sent, exchange->pushed)))
         launch(exchange, SENDER, ++exchange->pushed);

@@ -63,5 +63,5 @@ uint64_t weak_history_next(const amdgpu_object_t *object, uintptr_t pc, uint64_t
         for (uint64_t s = seed + 1; histories[h].object == object && s <= last_seed; s++)
             if (histories[h].seeds[dword][s / 64] >> s % 64 & 1)
                 return s;
-    return seed < last_seed ? last_seed + 1 : seed + 1;
+    return 0;
 }

@@ -19,7 +19,7 @@ enum { WEAK_REMEMBERED = 1024 };
 /* No more are: the marks of objects are of all that have run again. */
 void weak_history_end(void);
 
-/* The next seed after one that is to be tried: one in which the instruction has run, or any after all remembered. */
+/* The next remembered seed after one, in which the instruction has run; 0: there is none. */
 uint64_t weak_history_next(const amdgpu_object_t *object, uintptr_t pc, uint64_t seed);
 
 #endif

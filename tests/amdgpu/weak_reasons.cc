@@ -30,18 +30,18 @@ bool are_before_lds(const amdgpu_inst_t *const *fences)
 }
 
 /*
- * late: what would be complete later; then: what the wave does before it waits for that once more. A use of a result in
- * between would have ended the run. A wave's own accesses to the same bytes stay in order.
+ * then: what the wave does before it waits once more for what is in flight; late: what is later than some of that. A
+ * use of a result in between would have ended the run. A wave's own accesses to the same bytes stay in order.
  */
 const char *explain_wait(const amdgpu_wait_note_t &note, bool alone, bool (*is_left_out)(const amdgpu_inst_t *inst))
 {
     const unsigned late = note.late, then = note.then;
     if (!note.held)
         return alone ? "IDLE: the other counter waits for the same" : "IDLE: nothing is in flight";
-    if (!(late & ~AMDGPU_DID_CONSTANT))
-        return "IDLE: only loads of what no kernel changes are in flight";
     if (!then)
         return "IDLE: another wait for the same comes before anything else";
+    if (!(late & ~AMDGPU_DID_CONSTANT))
+        return "IDLE: only loads of what no kernel changes are later than something";
     if (!(then & AMDGPU_DID_BARRIER) && !(late & ~(LDS | AMDGPU_DID_CONSTANT)))
         return "IDLE: LDS keeps the order of a wave, and no barrier comes before another wait for it";
     if (!(then & ~PLAIN))
@@ -70,7 +70,7 @@ bool have_common(const uint64_t *first, const uint64_t *second)
     return false;
 }
 
-/* Whether different waves use a word of LDS on both sides, and one of them stores there. */
+/* Whether different waves use a word of LDS on both sides, and one of them changes it. */
 bool do_meet(const amdgpu_lds_note_t &lds)
 {
     for (unsigned first = 0; first < AMDGPU_NOTED_WAVES; first++)
@@ -115,6 +115,8 @@ const char *explain_cache(weak_change_t change, const amdgpu_inst_t *inst)
         return "IDLE: what is loaded after it has not changed since the invalidation before it, or the kernel's begin";
     if (other_bit && !notes.exposed_l2)
         return "IDLE: L1 is let go of by either bit, and L2 keeps nothing that has changed";
+    if (change == WEAK_NO_SC0 && inst->sc1 && !notes.exposed_far)
+        return "IDLE: L1 and the GPU's own memory in L2 are let go of by sc1, and nothing of other GPUs' has changed";
     return nullptr;
 }
 
@@ -133,13 +135,15 @@ const char *explain_access(weak_change_t change, const amdgpu_inst_t *inst)
                         : "IDLE: an invalidation comes after each look, so that the next one reads memory again";
 }
 
-/* What no notes prove: by the word that comes with it. */
+/* What no notes prove: by the words that come with it, of which those are all. */
 struct role_t {
     amdgpu_what_t what;
-    const char *kernel, *word, *reason;
+    const char *kernel, *words, *reason;
 } const roles[] = {
     {AMDGPU_WRITE_BACK, "", "go", "the first share has stored nothing that the others read"},
     {AMDGPU_PLAIN, "", "go", "the write-back of the same block's count brings it out, later"},
+    {AMDGPU_WRITE_BACK, "coll", "error", "what it publishes is pinned memory, which no L2 keeps"},
+    {AMDGPU_PLAIN, "coll", "stop", "the word promises nothing: who sees it late gives up later"},
     {AMDGPU_WRITE_BACK, "", "result", "what it publishes is pinned memory, which no L2 keeps"},
     {AMDGPU_WRITE_BACK, "digest", "done", "the word says that nothing has come"},
     {AMDGPU_WRITE_BACK, "", "done", "the word for a bad packet promises nothing of its bytes"},
@@ -149,10 +153,11 @@ struct role_t {
     {AMDGPU_INVALIDATE, "", "count", "what is loaded after it is a byte that is damaged on purpose"},
     {AMDGPU_INVALIDATE, "digest", "arrived",
      "the record is loaded after it, which lies in the line of the word: the look lets L1 go of that"},
-    {AMDGPU_INVALIDATE, "run", "arrived", "what was read stale does not verify, and is read again after the next one"},
-    {AMDGPU_INVALIDATE, "replay", "arrived",
-     "what was read stale does not verify, and is read again after the next one"},
     {AMDGPU_WRITE_BACK, "replay", "abort", "the word says that nothing more comes, and promises no bytes"},
+    {AMDGPU_WRITE_BACK, "replay", "credit verdict",
+     "who sees them reads nothing of what was stored here, which the kernel's end writes back"},
+    {AMDGPU_WRITE_BACK, "replay", "blocks out",
+     "the count says that numbers are read; what was stored is written back by the kernel's end"},
     {AMDGPU_WRITE_BACK, "coll", "taken", "a block that finds the record taken reads nothing of it"},
 };
 
@@ -163,15 +168,41 @@ const role_t looks[] = {
     {AMDGPU_PLAIN, "coll", "entry",
      "a stale line lacks the flag of the call, and every 64th look at it is before an invalidation"},
     {AMDGPU_PLAIN, "coll_small", "head", "a stale count is smaller, and is waited for by looks with an invalidation"},
-    {AMDGPU_PLAIN, "coll", "stop", "the word promises nothing: who sees it late gives up later"},
 };
+
+/* Whether a list of names has all words that were noted. */
+bool has_words(const char *names, const char *const *words)
+{
+    for (unsigned w = 0; w < AMDGPU_NOTED_WORDS && words[w]; w++)
+        if (!strstr(names, words[w]))
+            return false;
+    return words[0] && !words[AMDGPU_NOTED_WORDS - 1]; /* or there may be more */
+}
 
 const char *find_row(const role_t *rows, size_t nrows, const amdgpu_inst_t *inst, const char *kernel)
 {
     for (size_t i = 0; i < nrows; i++)
-        if (inst->what == rows[i].what && strstr(kernel, rows[i].kernel) && inst->notes.word[0] &&
-            !inst->notes.word[1] && strcmp(inst->notes.word[0], rows[i].word) == 0)
+        if (inst->what == rows[i].what && strstr(kernel, rows[i].kernel) &&
+            has_words(rows[i].words, inst->notes.word))
             return rows[i].reason;
+    return nullptr;
+}
+
+/* The last barrier of a replay: after it the first thread counts, and nobody does anything else. */
+bool ends_epoch(const amdgpu_inst_t *inst, const char *kernel)
+{
+    return inst && inst->what == AMDGPU_BARRIER && strstr(kernel, "replay") && inst->notes.after &&
+           !(inst->notes.after & ~(AMDGPU_DID_WORD | AMDGPU_DID_WRITE_BACK | AMDGPU_DID_INVALIDATE));
+}
+
+/* Of a packet that each wave looks for itself, and reads at once: only the first thread's verdict counts, and if what
+   was read does not verify, all is read again after another look. */
+const char *find_early(const amdgpu_inst_t *inst, const char *kernel)
+{
+    const bool reads_early = strstr(kernel, "sv_run") || strstr(kernel, "sv_replay");
+    if (inst && inst->what == AMDGPU_INVALIDATE && reads_early && inst->notes.waves & ~1u &&
+        has_words("arrived", inst->notes.word))
+        return "what was read stale does not verify, and is read again after another look and invalidation";
     return nullptr;
 }
 
@@ -181,6 +212,10 @@ const char *find_wait_role(const amdgpu_wait_note_t &note, const char *kernel)
     if (strstr(kernel, "coll_small") && note.late == AMDGPU_DID_LOOK &&
         !(note.then & ~(AMDGPU_DID_LOOK | AMDGPU_DID_INVALIDATE)))
         return "the invalidation after it is for credit or an end, after which nothing is loaded that these promise";
+    if (note.late == AMDGPU_DID_LOOK && !note.fence[1] && find_early(note.fence[0], kernel))
+        return find_early(note.fence[0], kernel);
+    if (ends_epoch(note.fence[0], kernel) && !note.fence[1])
+        return "it is for the last barrier; nobody looks at what is counted after that before the kernel's end";
     return nullptr;
 }
 
@@ -188,11 +223,15 @@ const char *find_role(const amdgpu_inst_t *inst, const char *kernel)
 {
     if (inst->what == AMDGPU_BARRIER && !strstr(kernel, "push") && !(inst->notes.before & ~AMDGPU_DID_LDS_LOAD))
         return "only the first thread uses the sum that it keeps, and its own wave is the next to write there";
-    if (inst->what == AMDGPU_BARRIER && strstr(kernel, "sv_run") &&
+    if (find_early(inst, kernel))
+        return find_early(inst, kernel);
+    if (ends_epoch(inst, kernel))
+        return "every wave that uses the epoch's number has had it since a barrier before, in its last share";
+    if (inst->what == AMDGPU_BARRIER && (strstr(kernel, "sv_run") || strstr(kernel, "sv_replay")) &&
         !(inst->notes.before & ~(AMDGPU_DID_CONSTANT | AMDGPU_DID_LDS_STORE)))
         return "up to the next barrier only the first thread uses what was fetched, and its own wave has fetched that";
     if (inst->what == AMDGPU_WRITE_BACK && strstr(kernel, "digest") && inst->notes.word[1] &&
-        !inst->notes.found_other)
+        !inst->notes.found_mine)
         return "each block has written back its own when it was counted; since then only the scratch is dirty";
     const char *reason = find_row(roles, sizeof roles / sizeof *roles, inst, kernel);
     return reason || inst->stores ? reason : find_row(looks, sizeof looks / sizeof *looks, inst, kernel);
