@@ -56,7 +56,7 @@ line_t *make_line(cache_t *cache, unsigned line)
 
 /* Bytes come to memory: the local L2 has them no more, unless it is the writer. */
 void weak::write_memory(amdgpu_machine *machine, const cache_t *writer, unsigned line, unsigned first, unsigned bytes,
-                  const void *from)
+                        const void *from)
 {
     memmove(machine->memory + (size_t)line * LINE + first, from, bytes);
     cache_t *home = home_of(machine, line);

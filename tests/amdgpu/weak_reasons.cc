@@ -143,7 +143,6 @@ struct role_t {
     {AMDGPU_WRITE_BACK, "", "go", "the first share has stored nothing that the others read"},
     {AMDGPU_PLAIN, "", "go", "the write-back of the same block's count brings it out, later"},
     {AMDGPU_WRITE_BACK, "coll", "error", "what it publishes is pinned memory, which no L2 keeps"},
-    {AMDGPU_PLAIN, "coll", "stop", "the word promises nothing: who sees it late gives up later"},
     {AMDGPU_WRITE_BACK, "", "result", "what it publishes is pinned memory, which no L2 keeps"},
     {AMDGPU_WRITE_BACK, "digest", "done", "the word says that nothing has come"},
     {AMDGPU_WRITE_BACK, "", "done", "the word for a bad packet promises nothing of its bytes"},
@@ -167,6 +166,7 @@ const role_t looks[] = {
      "a stale line lacks the flag of the step, and every 64th look at it is before an invalidation"},
     {AMDGPU_PLAIN, "coll", "entry",
      "a stale line lacks the flag of the call, and every 64th look at it is before an invalidation"},
+    {AMDGPU_PLAIN, "coll", "stop", "the word promises nothing: who sees it late gives up later"},
     {AMDGPU_PLAIN, "coll_small", "head", "a stale count is smaller, and is waited for by looks with an invalidation"},
 };
 
@@ -214,7 +214,7 @@ const char *find_wait_role(const amdgpu_wait_note_t &note, const char *kernel)
         return "the invalidation after it is for credit or an end, after which nothing is loaded that these promise";
     if (note.late == AMDGPU_DID_LOOK && !note.fence[1] && find_early(note.fence[0], kernel))
         return find_early(note.fence[0], kernel);
-    if (ends_epoch(note.fence[0], kernel) && !note.fence[1])
+    if (ends_epoch(note.fence[0], kernel) && !note.fence[1] && !(note.late & ~AMDGPU_DID_WORD))
         return "it is for the last barrier; nobody looks at what is counted after that before the kernel's end";
     return nullptr;
 }
@@ -228,7 +228,8 @@ const char *find_role(const amdgpu_inst_t *inst, const char *kernel)
     if (ends_epoch(inst, kernel))
         return "every wave that uses the epoch's number has had it since a barrier before, in its last share";
     if (inst->what == AMDGPU_BARRIER && (strstr(kernel, "sv_run") || strstr(kernel, "sv_replay")) &&
-        !(inst->notes.before & ~(AMDGPU_DID_CONSTANT | AMDGPU_DID_LDS_STORE)))
+        !(inst->notes.before & ~(AMDGPU_DID_CONSTANT | AMDGPU_DID_LDS_STORE)) &&
+        !(inst->notes.after & ~(LDS | AMDGPU_DID_CONSTANT | AMDGPU_DID_LOOK | AMDGPU_DID_INVALIDATE)))
         return "up to the next barrier only the first thread uses what was fetched, and its own wave has fetched that";
     if (inst->what == AMDGPU_WRITE_BACK && strstr(kernel, "digest") && inst->notes.word[1] &&
         !inst->notes.found_mine)
