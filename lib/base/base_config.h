@@ -33,6 +33,7 @@ enum { SV_CONFIG_GPU_SHARED_AUTO, SV_CONFIG_GPU_SHARED_ON, SV_CONFIG_GPU_SHARED_
 enum { SV_CONFIG_WIRE_AUTO, SV_CONFIG_WIRE_MPI, SV_CONFIG_WIRE_UCX };
 enum { SV_CONFIG_NUMA_AUTO, SV_CONFIG_NUMA_OFF };
 enum { SV_CONFIG_INTRANODE_DEFERRED, SV_CONFIG_INTRANODE_IMMEDIATE, SV_CONFIG_INTRANODE_MEASURED };
+enum { SV_CONFIG_LAUNCHES_AUTO, SV_CONFIG_LAUNCHES_PLAIN, SV_CONFIG_LAUNCHES_PREPARED };
 enum { SV_CONFIG_RANGES_AUTO, SV_CONFIG_RANGES_ON, SV_CONFIG_RANGES_OFF };
 enum { SV_CONFIG_DIRECT_OFF, SV_CONFIG_DIRECT_PROBE, SV_CONFIG_DIRECT_FORCE };
 enum {
@@ -100,6 +101,7 @@ typedef struct sv_config {
     char flight_file[SV_CONFIG_TEXT_BYTES];
     bool flight_signal;
     int ranges;
+    int launches;
     char fault[SV_CONFIG_TEXT_BYTES];
     int soft_mode;
     double soft_d2h_gbs, soft_h2d_gbs, soft_peer_gbs, soft_d2h_us, soft_h2d_us, soft_peer_us;

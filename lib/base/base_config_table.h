@@ -164,6 +164,9 @@
       "write the flight recorder on SIGUSR1 if nobody else handles it")                                                \
     X(RANGES, ranges, CHOICE, "auto", "auto|on|off", 0,                                                                \
       "named ranges for profilers (NVTX, rocTX): where one listens, load what AMD's listens to, or never")             \
+    X(LAUNCHES, launches, CHOICE, "auto", "auto|plain|prepared", 0,                                                    \
+      "launches of kernels that come again: by prepared graphs (NVIDIA, from CUDA 13 on), unless they can start "      \
+      "early; all plainly; or all prepared")                                                                           \
     X(FAULT, fault, TEXT, "", "", 0, "faults to inject, for tests; see the testing guide")                             \
     X(SOFT_MODE, soft_mode, CHOICE, "auto", "auto|threads|inline", 0,                                                  \
       "streams of the software device: worker threads, or executed by the caller; auto: by threads, short work by "    \

@@ -88,7 +88,8 @@ selvage_status_t sv_plugin_find(const char *name, const char *path, const sv_plu
     return load_plugin(path[0] ? path : SELVAGE_PLUGIN_DIR, name, path[0], plugin_out);
 }
 
-selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, sv_ranges_t ranges, int index, sv_device_t **dev_out)
+selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, const sv_plugin_wishes_t *wishes, int index,
+                                sv_device_t **dev_out)
 {
-    return plugin->open(&host, ranges, index, dev_out);
+    return plugin->open(&host, wishes, index, dev_out);
 }

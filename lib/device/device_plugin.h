@@ -10,12 +10,22 @@
 #include "device/device.h"
 
 /* Of these structs and of those in kernel_args.h, which the kernels in a plug-in were compiled with. */
-enum { SV_PLUGIN_ABI = 14 };
+enum { SV_PLUGIN_ABI = 15 };
 
 enum { SV_PLUGIN_CURRENT = -1 };
 
 /* Named ranges for profilers: none, only if a profiler is in the process already, or load what it listens to. */
 typedef enum sv_ranges { SV_RANGES_OFF, SV_RANGES_IF_LOADED, SV_RANGES_LOAD } sv_ranges_t;
+
+/* How kernels are launched: all plainly; those that come again by prepared graphs, unless they can start early; or
+   all that come again. */
+typedef enum sv_launches { SV_LAUNCHES_PLAIN, SV_LAUNCHES_AUTO, SV_LAUNCHES_PREPARED } sv_launches_t;
+
+/* What a device is opened with. */
+typedef struct sv_plugin_wishes {
+    sv_ranges_t ranges;
+    sv_launches_t launches;
+} sv_plugin_wishes_t;
 
 /* What the library gives. The functions are those of base_status.h, base_log.h, base_memory.h and device_sharing.h. */
 typedef struct sv_plugin_host {
@@ -42,7 +52,8 @@ typedef struct sv_plugin {
     int (*locate)(const void *ptr);
     /* Opens a GPU by number; SV_PLUGIN_CURRENT is the one that is current in the calling thread. The calling thread's
        current GPU stays the same. host outlives the device. */
-    selvage_status_t (*open)(const sv_plugin_host_t *host, sv_ranges_t ranges, int index, sv_device_t **dev_out);
+    selvage_status_t (*open)(const sv_plugin_host_t *host, const sv_plugin_wishes_t *wishes, int index,
+                             sv_device_t **dev_out);
 } sv_plugin_t;
 
 typedef const sv_plugin_t *(*sv_plugin_entry_t)(void);
@@ -54,6 +65,7 @@ typedef const sv_plugin_t *(*sv_plugin_entry_t)(void);
  */
 selvage_status_t sv_plugin_find(const char *name, const char *path, const sv_plugin_t **plugin_out);
 /* Opens a device of a plug-in that was found, by number or as the current one. */
-selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, sv_ranges_t ranges, int index, sv_device_t **dev_out);
+selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, const sv_plugin_wishes_t *wishes, int index,
+                                sv_device_t **dev_out);
 
 #endif

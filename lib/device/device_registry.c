@@ -68,14 +68,17 @@ static selvage_status_t open_plugin(const sv_plugin_t *plugin, const sv_config_t
                                     sv_device_t **dev_out)
 {
     int index = choice.memory ? plugin->locate(choice.memory) : SV_PLUGIN_CURRENT;
-    sv_ranges_t ranges = SV_RANGES_IF_LOADED;
+    sv_plugin_wishes_t wishes = {.ranges = SV_RANGES_IF_LOADED, .launches = SV_LAUNCHES_AUTO};
     if (config->ranges == SV_CONFIG_RANGES_OFF)
-        ranges = SV_RANGES_OFF;
+        wishes.ranges = SV_RANGES_OFF;
     else if (config->ranges == SV_CONFIG_RANGES_ON || sv_profiler_wants_ranges())
-        ranges = SV_RANGES_LOAD;
+        wishes.ranges = SV_RANGES_LOAD;
+    if (config->launches != SV_CONFIG_LAUNCHES_AUTO)
+        wishes.launches =
+            config->launches == SV_CONFIG_LAUNCHES_PLAIN ? SV_LAUNCHES_PLAIN : SV_LAUNCHES_PREPARED;
     if (choice.local)
         SV_TRY(select_local(plugin));
-    return sv_plugin_open(plugin, ranges, index, dev_out);
+    return sv_plugin_open(plugin, &wishes, index, dev_out);
 }
 
 static const char *const device_names[] = {"auto", "soft", "nvidia", "amd"};

@@ -53,6 +53,34 @@ static inline hipError_t sv_hip_launch_early(hipFunction_t function, unsigned nb
 {
     return hipModuleLaunchKernel(function, nblocks, 1, 1, nthreads, 1, 1, 0, stream, params, NULL);
 }
+/* What prepared launches would save here is not known. */
+typedef struct sv_hip_prepared {
+    hipGraphExec_t ready;
+} sv_hip_prepared_t;
+static inline bool sv_hip_can_prepare(void)
+{
+    return false;
+}
+static inline bool sv_hip_is_default_of_thread(hipStream_t stream)
+{
+    return stream == hipStreamPerThread;
+}
+static inline hipError_t sv_hip_prepare(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
+                                        unsigned nthreads, void **params)
+{
+    (void)graph, (void)function, (void)nblocks, (void)nthreads, (void)params;
+    return hipErrorUnknown;
+}
+static inline hipError_t sv_hip_set_prepared(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
+                                             unsigned nthreads, void **params)
+{
+    (void)graph, (void)function, (void)nblocks, (void)nthreads, (void)params;
+    return hipErrorUnknown;
+}
+static inline void sv_hip_unprepare(sv_hip_prepared_t *graph)
+{
+    (void)graph;
+}
 
 #else
 
@@ -224,6 +252,63 @@ static inline hipError_t sv_hip_launch_early(hipFunction_t function, unsigned nb
                                    .blockDimY = 1, .blockDimZ = 1, .hStream = stream, .attrs = &attribute,
                                    .numAttrs = 1};
     return sv_hip_from_driver(cuLaunchKernelEx(&config, function, params, NULL));
+}
+/* A graph of one kernel, which is launched with another argument each time. ready is NULL until it is made. */
+typedef struct sv_hip_prepared {
+    CUgraphNode node; /* of graph, which is kept for it */
+    CUgraph graph;
+    CUgraphExec ready;
+} sv_hip_prepared_t;
+/* Measured with CUDA 13. Older drivers take longer to launch a graph. */
+static inline bool sv_hip_can_prepare(void)
+{
+    enum { CUDA_13 = 13000 };
+    int driver = 0;
+    return cudaDriverGetVersion(&driver) == cudaSuccess && driver >= CUDA_13;
+}
+static inline bool sv_hip_is_default_of_thread(hipStream_t stream)
+{
+    return stream == cudaStreamPerThread;
+}
+static inline CUDA_KERNEL_NODE_PARAMS sv_hip_node_of(hipFunction_t function, unsigned nblocks, unsigned nthreads,
+                                                     void **params)
+{
+    return (CUDA_KERNEL_NODE_PARAMS){.func = function, .gridDimX = nblocks, .gridDimY = 1, .gridDimZ = 1,
+                                     .blockDimX = nthreads, .blockDimY = 1, .blockDimZ = 1, .kernelParams = params};
+}
+/* Another thread may be capturing, which forbids unsafe calls to all threads unless they say that they are none. */
+static inline hipError_t sv_hip_prepare(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
+                                        unsigned nthreads, void **params)
+{
+    const CUDA_KERNEL_NODE_PARAMS node = sv_hip_node_of(function, nblocks, nthreads, params);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result = cuThreadExchangeStreamCaptureMode(&mode);
+    if (result != CUDA_SUCCESS)
+        return sv_hip_from_driver(result);
+    result = cuGraphCreate(&graph->graph, 0);
+    if (result == CUDA_SUCCESS) {
+        result = cuGraphAddKernelNode(&graph->node, graph->graph, NULL, 0, &node);
+        if (result == CUDA_SUCCESS)
+            result = cuGraphInstantiate(&graph->ready, graph->graph, 0);
+        if (result != CUDA_SUCCESS) {
+            (void)cuGraphDestroy(graph->graph);
+            graph->ready = NULL;
+        }
+    }
+    (void)cuThreadExchangeStreamCaptureMode(&mode);
+    return sv_hip_from_driver(result);
+}
+static inline hipError_t sv_hip_set_prepared(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
+                                             unsigned nthreads, void **params)
+{
+    const CUDA_KERNEL_NODE_PARAMS node = sv_hip_node_of(function, nblocks, nthreads, params);
+    return sv_hip_from_driver(cuGraphExecKernelNodeSetParams(graph->ready, graph->node, &node));
+}
+static inline void sv_hip_unprepare(sv_hip_prepared_t *graph)
+{
+    (void)cuGraphExecDestroy(graph->ready);
+    (void)cuGraphDestroy(graph->graph);
+    graph->ready = NULL;
 }
 static inline hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t ptr)
 {

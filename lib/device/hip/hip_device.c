@@ -212,7 +212,7 @@ static const sv_device_ops_t hip_ops = {
 };
 
 /* With the GPU current. */
-static selvage_status_t prepare_device(hip_device_t *dev)
+static selvage_status_t prepare_device(hip_device_t *dev, sv_launches_t launches)
 {
     int lowest = 0, multiprocessors = 1;
     void *nothing = NULL;
@@ -232,6 +232,8 @@ static selvage_status_t prepare_device(hip_device_t *dev)
     dev->writes_words = sv_hip_can_write_words(dev->index);
     dev->starts_early = sv_hip_can_start_early(dev->index);
     dev->starts_early_in_graphs = dev->starts_early && sv_hip_can_start_early_in_graphs();
+    dev->prepares = launches != SV_LAUNCHES_PLAIN && sv_hip_can_prepare();
+    dev->prepares_all = launches == SV_LAUNCHES_PREPARED;
     dev->inline_bytes = SV_HIP_INLINE_BYTES;
     dev->base.kernel_host_bytes = 1 << 20;
     dev->base.kernel_peer_bytes = 4 << 20;
@@ -270,7 +272,8 @@ static void name_device(hip_device_t *dev)
         *c = (char)tolower((unsigned char)*c);
 }
 
-static selvage_status_t open_gpu(const sv_plugin_host_t *host, sv_ranges_t ranges, int index, sv_device_t **dev_out)
+static selvage_status_t open_gpu(const sv_plugin_host_t *host, const sv_plugin_wishes_t *wishes, int index,
+                                 sv_device_t **dev_out)
 {
     hip_device_t *dev;
     int before = 0;
@@ -285,7 +288,7 @@ static selvage_status_t open_gpu(const sv_plugin_host_t *host, sv_ranges_t range
     if (status == SELVAGE_SUCCESS)
         status = sv_hip_status(dev, hip_enter(dev, &before), "hipSetDevice");
     if (status == SELVAGE_SUCCESS) {
-        status = prepare_device(dev);
+        status = prepare_device(dev, wishes->launches);
         hip_leave(dev, before);
     }
     if (status != SELVAGE_SUCCESS) {
@@ -293,7 +296,7 @@ static selvage_status_t open_gpu(const sv_plugin_host_t *host, sv_ranges_t range
         return status;
     }
     name_device(dev);
-    sv_hip_open_ranges(dev, ranges);
+    sv_hip_open_ranges(dev, wishes->ranges);
     host->log(SV_LOG_INFO, "device", HIP_NAME " GPU %d (%s, %s)", dev->index, dev->base.bus_id, dev->base.model);
     *dev_out = &dev->base;
     return SELVAGE_SUCCESS;

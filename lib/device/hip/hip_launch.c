@@ -13,8 +13,14 @@
 static hip_kernel_t *find_kernel(hip_device_t *dev, const char *name)
 {
     for (unsigned i = 0; i < dev->nkernels; i++)
-        if (strcmp(dev->kernel[i].name, name) == 0)
+        if (atomic_load_explicit(&dev->kernel[i].known_as, memory_order_relaxed) == name)
             return &dev->kernel[i];
+    for (unsigned i = 0; i < dev->nkernels; i++) {
+        if (strcmp(dev->kernel[i].name, name) == 0) {
+            atomic_store_explicit(&dev->kernel[i].known_as, name, memory_order_relaxed);
+            return &dev->kernel[i];
+        }
+    }
     return NULL;
 }
 
@@ -22,16 +28,17 @@ selvage_status_t sv_hip_load_kernels(hip_device_t *dev)
 {
     for (unsigned i = 0; i < sv_hip_image_count; i++) {
         const hip_image_t *image = &sv_hip_images[i];
-        hip_kernel_t kernel = {.name = image->name};
+        hip_kernel_t *kernel = &dev->kernel[dev->nkernels];
         if (dev->nkernels == HIP_KERNELS_MAX || find_kernel(dev, image->name))
             continue;
-        if (hipModuleLoadData(&kernel.module, image->data) != hipSuccess) {
+        kernel->name = image->name;
+        if (hipModuleLoadData(&kernel->module, image->data) != hipSuccess) {
             (void)hipGetLastError();
-        } else if (hipModuleGetFunction(&kernel.function, kernel.module, image->name) == hipSuccess) {
-            dev->kernel[dev->nkernels++] = kernel;
+        } else if (hipModuleGetFunction(&kernel->function, kernel->module, image->name) == hipSuccess) {
+            dev->nkernels++;
         } else {
             (void)hipGetLastError();
-            hip_ignore(hipModuleUnload(kernel.module));
+            hip_ignore(hipModuleUnload(kernel->module));
         }
     }
     for (unsigned i = 0; i < sv_hip_image_count; i++)
@@ -42,6 +49,7 @@ selvage_status_t sv_hip_load_kernels(hip_device_t *dev)
 
 void sv_hip_unload_kernels(hip_device_t *dev)
 {
+    sv_hip_drop_prepared(dev);
     while (dev->nkernels > 0) {
         dev->nkernels--;
         hip_ignore(HIP_RELEASE(dev, hipModuleUnload(dev->kernel[dev->nkernels].module)));
@@ -51,6 +59,7 @@ void sv_hip_unload_kernels(hip_device_t *dev)
 static selvage_status_t launch_by_name(hip_device_t *dev, const char *name, const void *arg, unsigned nblocks,
                                        unsigned nthreads, bool early, void *stream)
 {
+    hipError_t error;
     hip_kernel_t *kernel = find_kernel(dev, name);
     if (!kernel)
         return dev->host->error(SELVAGE_ERR_UNSUPPORTED, "kernel %s is not built for GPUs", name);
@@ -60,9 +69,12 @@ static selvage_status_t launch_by_name(hip_device_t *dev, const char *name, cons
     } parameter = {.in = arg};
     void *parameters[] = {parameter.out};
     hipStream_t there = (hipStream_t)stream;
-    hipError_t error = early ? HIP_RUN(dev, sv_hip_launch_early(kernel->function, nblocks, nthreads, there, parameters))
-                             : HIP_RUN(dev, hipModuleLaunchKernel(kernel->function, nblocks, 1, 1, nthreads, 1, 1, 0,
-                                                                  there, parameters, NULL));
+    if ((!early || dev->prepares_all) &&
+        sv_hip_launch_prepared(dev, kernel->function, nblocks, nthreads, parameters, stream, &error))
+        return sv_hip_status(dev, error, name);
+    error = early ? HIP_RUN(dev, sv_hip_launch_early(kernel->function, nblocks, nthreads, there, parameters))
+                  : HIP_RUN(dev, hipModuleLaunchKernel(kernel->function, nblocks, 1, 1, nthreads, 1, 1, 0, there,
+                                                       parameters, NULL));
     return sv_hip_status(dev, error, name);
 }
 

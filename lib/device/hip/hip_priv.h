@@ -3,6 +3,8 @@
 #ifndef SV_HIP_PRIV_H
 #define SV_HIP_PRIV_H
 
+#include <stdatomic.h>
+
 #include "device/device_plugin.h"
 #include "device/hip/hip_api.h"
 
@@ -15,9 +17,22 @@ enum { HIP_KERNELS_MAX = 48, HIP_LANES = 256, HIP_BLOCKS_EACH = 4 };
 
 typedef struct hip_kernel {
     const char *name;
+    _Atomic(const char *) known_as; /* the library's pointer to the same name, once it was looked for */
     hipModule_t module;
     hipFunction_t function;
 } hip_kernel_t;
+
+/* Launches of one kind, and what is ready for them (hip_prepared.c). */
+enum { HIP_PREPARED_SETS = 64, HIP_PREPARED_WAYS = 4 };
+typedef struct hip_prepared {
+    _Atomic uint64_t tag;         /* made of the next four; 0: none */
+    atomic_flag busy;             /* guards all that follows */
+    hipFunction_t function;
+    void *stream;
+    unsigned nblocks, nthreads;
+    unsigned launches;            /* plain ones, as long as there is no graph */
+    sv_hip_prepared_t graph;
+} hip_prepared_t;
 
 typedef struct hip_device {
     sv_device_t base;             /* first */
@@ -29,8 +44,11 @@ typedef struct hip_device {
     size_t inline_bytes;          /* copies up of fewer bytes take no copy engine */
     bool starts_early;            /* kernels can be brought in before the one ahead of them is complete */
     bool starts_early_in_graphs;  /* and captured so */
+    bool prepares;                /* launches that come again */
+    bool prepares_all;            /* of kernels that could start early, too */
     hip_kernel_t kernel[HIP_KERNELS_MAX];
     unsigned nkernels;
+    hip_prepared_t prepared[HIP_PREPARED_SETS][HIP_PREPARED_WAYS];
 #if defined(__HIP_PLATFORM_AMD__)
     int (*range_push)(const char *name); /* of rocTX; both are set if base.ranges */
     int (*range_pop)(void);
@@ -109,6 +127,11 @@ void sv_hip_unload_kernels(hip_device_t *dev);
 
 selvage_status_t sv_hip_launch(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
                                unsigned nblocks, void *stream);
+/* Launches by a graph that is ready. False: there is none, and nothing was launched. */
+bool sv_hip_launch_prepared(hip_device_t *dev, hipFunction_t function, unsigned nblocks, unsigned nthreads,
+                            void **parameters, void *stream, hipError_t *error_out);
+/* When nothing is launched any more. */
+void sv_hip_drop_prepared(hip_device_t *dev);
 selvage_status_t sv_hip_signal(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream);
 selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream);
 bool sv_hip_stream_is_capturing(sv_device_t *dev, void *stream);
