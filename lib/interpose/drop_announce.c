@@ -237,11 +237,13 @@ bool sv_drop_fast_isend(const char *name, sv_drop_isend_t isend, sv_drop_manner_
     if (sv_drop_is_stuck())
         return false;
     sv_drop_lock();
-    sv_drop_batch_keep_fast();
-    /* 1. The bytes, by Selvage. */
+    /* 1. The bytes, by Selvage. In a row their kernel is kept anyway. */
+    const bool holds = !sv_drop_batch_keep_fast() && !sv_drop_route.drives;
     const int to = sv_drop_world_rank(comm, dest);
     const int32_t id = sv_drop_route.next_id;
-    const bool sends = (sv_drop_route.drives ? selvage_message_isend : selvage_message_ibsend_held)(
+    const bool sends = (sv_drop_route.drives ? selvage_message_isend
+                        : holds              ? selvage_message_ibsend_held
+                                             : selvage_message_ibsend)(
                            sv_drop_route.world, buf, (size_t)count, type, to, id, SELVAGE_MESSAGE_NO_STREAM,
                            &fast.request) == SELVAGE_SUCCESS;
     if (sends) { /* else a type that cannot be taken apart, or no slot */
@@ -250,7 +252,7 @@ bool sv_drop_fast_isend(const char *name, sv_drop_isend_t isend, sv_drop_manner_
            back. */
         fast.announcement = sv_drop_notice_make(bytes * count, id, tag, 0);
         *code_out = isend(fast.announcement, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, dest, tag, comm, &inner);
-        if (selvage_message_launch(fast.request) != SELVAGE_SUCCESS)
+        if (holds && selvage_message_launch(fast.request) != SELVAGE_SUCCESS)
             sv_drop_fatal("a message could not be launched", selvage_error_detail());
         /* 3. The program's request. */
         if (*code_out == MPI_SUCCESS) {

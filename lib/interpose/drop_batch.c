@@ -143,10 +143,11 @@ bool sv_drop_batch_is_row(void)
     return row.sends > FEW;
 }
 
-void sv_drop_batch_keep_fast(void)
+bool sv_drop_batch_keep_fast(void)
 {
     if (sv_drop_batch_is_row() && !row.keeps) /* partner: end_row() */
         row.keeps = selvage_message_group_begin(sv_drop_route.world) == SELVAGE_SUCCESS;
+    return row.keeps;
 }
 
 static void end_row(void)

@@ -19,10 +19,10 @@ void sv_drop_batch_post_staged(void);
 
 /* A non-blocking send of device memory is about to begin. Whether it is one of a long row, with no other call but
    MPI_Irecv in between. The kernels of those that go by the route are then kept until there are several, or until the
-   next call of another kind. */
+   next call of another kind. True: they are. */
 void sv_drop_batch_note_send(void);
 bool sv_drop_batch_is_row(void);
-void sv_drop_batch_keep_fast(void);
+bool sv_drop_batch_keep_fast(void);
 
 /* The first of every call that may send, complete, ask, block or synchronise. */
 static inline void sv_drop_flush(void)

@@ -2,7 +2,8 @@
 /*
  * Launches that come again, on the device that SELVAGE_DEVICE names, with each setting of SELVAGE_LAUNCHES: every one
  * uses its own argument, in whatever order grids, streams and threads take turns; captured ones are in the graph and
- * nowhere else; and a kernel that waits is not in the way of the one on another stream that it waits for.
+ * nowhere else; and a kernel that waits is not in the way of the one on another stream that it waits for, nor of a host
+ * that enqueues more of them.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -119,16 +120,16 @@ static void *run_part(void *arg)
 static void test_threads(void)
 {
     enum { EACH = 500 };
-    void *stream = new_stream();
     part_t part[THREADS];
     for (int i = 0; i < THREADS; i++) {
-        part[i] = (part_t){.stream = stream, .first = i * EACH, .count = EACH};
+        part[i] = (part_t){.stream = new_stream(), .first = i * EACH, .count = EACH};
         CHECK_EQ(pthread_create(&part[i].thread, NULL, run_part, &part[i]), 0);
     }
     for (int i = 0; i < THREADS; i++)
         CHECK_EQ(pthread_join(part[i].thread, NULL), 0);
     expect_flipped(THREADS * EACH);
-    SV_DEVICE_CALL(bench.dev, stream_destroy, stream);
+    for (int i = 0; i < THREADS; i++)
+        SV_DEVICE_CALL(bench.dev, stream_destroy, part[i].stream);
 }
 
 /* Others go on at once, on their streams, also those that are launched so often for the first time. */
@@ -189,6 +190,31 @@ static void test_waiting(void)
     SV_DEVICE_CALL(bench.dev, host_free, word);
 }
 
+/* Many that wait are on one stream at a time, and the host that enqueues them is the one they wait for. */
+static void test_deep_stream(void)
+{
+    enum { WARM = 40, DEEP = 400 };
+    const uint64_t limit_ns = UINT64_C(20000000000);
+    enum { WORD, ABORT, LATE, WORDS };
+    uint64_t *word;
+    void *stream = new_stream();
+    CHECK_STATUS(SV_DEVICE_CALL(bench.dev, host_malloc, WORDS * sizeof *word, (void **)&word), SELVAGE_SUCCESS);
+    memset(word, 0, WORDS * sizeof *word);
+    for (uint64_t epoch = 1; epoch <= WARM + DEEP; epoch++) {
+        if (epoch <= WARM)
+            __atomic_store_n(&word[WORD], epoch, __ATOMIC_RELEASE);
+        const sv_await_arg_t arg = {.word = &word[WORD], .abort = &word[ABORT], .late = &word[LATE], .epoch = epoch,
+                                    .wait_ns = limit_ns};
+        CHECK_STATUS(SV_DEVICE_CALL(bench.dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream),
+                     SELVAGE_SUCCESS);
+    }
+    __atomic_store_n(&word[WORD], WARM + DEEP, __ATOMIC_RELEASE);
+    CHECK_STATUS(SV_DEVICE_CALL(bench.dev, stream_sync, stream), SELVAGE_SUCCESS);
+    CHECK_EQ(word[LATE], 0);
+    SV_DEVICE_CALL(bench.dev, stream_destroy, stream);
+    SV_DEVICE_CALL(bench.dev, host_free, word);
+}
+
 static void test_setting(const sv_config_t *config)
 {
     if (sv_device_open(NULL, config, &bench.dev) != SELVAGE_SUCCESS) {
@@ -206,6 +232,7 @@ static void test_setting(const sv_config_t *config)
     test_threads();
     test_capture();
     test_waiting();
+    test_deep_stream();
     SV_DEVICE_CALL(bench.dev, stream_destroy, stream);
     SV_DEVICE_CALL(bench.dev, free, bench.bytes);
     SV_DEVICE_CALL(bench.dev, host_free, bench.image);

@@ -55,20 +55,22 @@ static inline hipError_t sv_hip_launch_early(hipFunction_t function, unsigned nb
 }
 /* What prepared launches would save here is not known. */
 typedef struct sv_hip_prepared {
-    hipGraphExec_t ready;
+    bool ready;
+    hipGraphExec_t exec;
 } sv_hip_prepared_t;
 static inline bool sv_hip_can_prepare(void)
 {
     return false;
 }
-static inline bool sv_hip_is_default_of_thread(hipStream_t stream)
+static inline bool sv_hip_stream_number(hipStream_t stream, uint64_t *number_out)
 {
-    return stream == hipStreamPerThread;
+    (void)stream, (void)number_out;
+    return false;
 }
-static inline hipError_t sv_hip_prepare(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
-                                        unsigned nthreads, void **params)
+static inline hipError_t sv_hip_make_prepared(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
+                                              unsigned nthreads, void **params, hipStream_t stream)
 {
-    (void)graph, (void)function, (void)nblocks, (void)nthreads, (void)params;
+    (void)graph, (void)function, (void)nblocks, (void)nthreads, (void)params, (void)stream;
     return hipErrorUnknown;
 }
 static inline hipError_t sv_hip_set_prepared(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
@@ -77,7 +79,7 @@ static inline hipError_t sv_hip_set_prepared(sv_hip_prepared_t *graph, hipFuncti
     (void)graph, (void)function, (void)nblocks, (void)nthreads, (void)params;
     return hipErrorUnknown;
 }
-static inline void sv_hip_unprepare(sv_hip_prepared_t *graph)
+static inline void sv_hip_destroy_prepared(sv_hip_prepared_t *graph)
 {
     (void)graph;
 }
@@ -253,12 +255,41 @@ static inline hipError_t sv_hip_launch_early(hipFunction_t function, unsigned nb
                                    .numAttrs = 1};
     return sv_hip_from_driver(cuLaunchKernelEx(&config, function, params, NULL));
 }
-/* A graph of one kernel, which is launched with another argument each time. ready is NULL until it is made. */
+/* A graph of one kernel, which is launched with another argument each time. */
 typedef struct sv_hip_prepared {
+    bool ready;
     CUgraphNode node; /* of graph, which is kept for it */
     CUgraph graph;
-    CUgraphExec ready;
+    CUgraphExec exec;
 } sv_hip_prepared_t;
+static inline CUDA_KERNEL_NODE_PARAMS sv_hip_node_of(hipFunction_t function, unsigned nblocks, unsigned nthreads,
+                                                     void **params)
+{
+    return (CUDA_KERNEL_NODE_PARAMS){.func = function, .gridDimX = nblocks, .gridDimY = 1, .gridDimZ = 1,
+                                     .blockDimX = nthreads, .blockDimY = 1, .blockDimZ = 1, .kernelParams = params};
+}
+static inline hipError_t sv_hip_set_prepared(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
+                                             unsigned nthreads, void **params)
+{
+    const CUDA_KERNEL_NODE_PARAMS node = sv_hip_node_of(function, nblocks, nthreads, params);
+    return sv_hip_from_driver(cuGraphExecKernelNodeSetParams(graph->exec, graph->node, &node));
+}
+/* Another thread may be capturing. That forbids unsafe calls to all threads but those that say that theirs are none. */
+static inline CUstreamCaptureMode sv_hip_exchange_capture_mode(CUstreamCaptureMode mode)
+{
+    (void)cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+/* A launch of it that is under way goes on. */
+static inline void sv_hip_destroy_prepared(sv_hip_prepared_t *graph)
+{
+    const CUstreamCaptureMode before = sv_hip_exchange_capture_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    (void)cuGraphExecDestroy(graph->exec);
+    (void)cuGraphDestroy(graph->graph);
+    (void)sv_hip_exchange_capture_mode(before);
+    graph->ready = false;
+}
+#if CUDA_VERSION >= 12040
 /* Measured with CUDA 13. Older drivers take longer to launch a graph. */
 static inline bool sv_hip_can_prepare(void)
 {
@@ -266,50 +297,56 @@ static inline bool sv_hip_can_prepare(void)
     int driver = 0;
     return cudaDriverGetVersion(&driver) == cudaSuccess && driver >= CUDA_13;
 }
-static inline bool sv_hip_is_default_of_thread(hipStream_t stream)
+/* Which no other stream of this process has, or will have. The default stream of each thread is not one stream. */
+static inline bool sv_hip_stream_number(hipStream_t stream, uint64_t *number_out)
 {
-    return stream == cudaStreamPerThread;
+    unsigned long long number = 0;
+    if (stream == cudaStreamPerThread || cuStreamGetId(stream, &number) != CUDA_SUCCESS)
+        return false;
+    *number_out = number;
+    return true;
 }
-static inline CUDA_KERNEL_NODE_PARAMS sv_hip_node_of(hipFunction_t function, unsigned nblocks, unsigned nthreads,
-                                                     void **params)
-{
-    return (CUDA_KERNEL_NODE_PARAMS){.func = function, .gridDimX = nblocks, .gridDimY = 1, .gridDimZ = 1,
-                                     .blockDimX = nthreads, .blockDimY = 1, .blockDimZ = 1, .kernelParams = params};
-}
-/* Another thread may be capturing, which forbids unsafe calls to all threads unless they say that they are none. */
-static inline hipError_t sv_hip_prepare(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
-                                        unsigned nthreads, void **params)
+/* The memory for its launches is there when it is ready. A stream of a green context has a part of the GPU, in which a
+   graph need not stay. */
+static inline hipError_t sv_hip_make_prepared(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
+                                              unsigned nthreads, void **params, hipStream_t stream)
 {
     const CUDA_KERNEL_NODE_PARAMS node = sv_hip_node_of(function, nblocks, nthreads, params);
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUresult result = cuThreadExchangeStreamCaptureMode(&mode);
-    if (result != CUDA_SUCCESS)
-        return sv_hip_from_driver(result);
-    result = cuGraphCreate(&graph->graph, 0);
+    CUgreenCtx part = NULL;
+    if (stream && stream != cudaStreamLegacy && cuStreamGetGreenCtx(stream, &part) == CUDA_SUCCESS && part)
+        return hipErrorUnknown;
+    const CUstreamCaptureMode before = sv_hip_exchange_capture_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUresult result = cuGraphCreate(&graph->graph, 0);
     if (result == CUDA_SUCCESS) {
         result = cuGraphAddKernelNode(&graph->node, graph->graph, NULL, 0, &node);
         if (result == CUDA_SUCCESS)
-            result = cuGraphInstantiate(&graph->ready, graph->graph, 0);
-        if (result != CUDA_SUCCESS) {
+            result = cuGraphInstantiateWithFlags(&graph->exec, graph->graph, 0);
+        if (result != CUDA_SUCCESS)
             (void)cuGraphDestroy(graph->graph);
-            graph->ready = NULL;
-        }
     }
-    (void)cuThreadExchangeStreamCaptureMode(&mode);
+    if (result == CUDA_SUCCESS && (result = cuGraphUpload(graph->exec, stream)) != CUDA_SUCCESS)
+        sv_hip_destroy_prepared(graph);
+    graph->ready = result == CUDA_SUCCESS;
+    (void)sv_hip_exchange_capture_mode(before);
     return sv_hip_from_driver(result);
 }
-static inline hipError_t sv_hip_set_prepared(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
-                                             unsigned nthreads, void **params)
+#else
+static inline bool sv_hip_can_prepare(void)
 {
-    const CUDA_KERNEL_NODE_PARAMS node = sv_hip_node_of(function, nblocks, nthreads, params);
-    return sv_hip_from_driver(cuGraphExecKernelNodeSetParams(graph->ready, graph->node, &node));
+    return false;
 }
-static inline void sv_hip_unprepare(sv_hip_prepared_t *graph)
+static inline bool sv_hip_stream_number(hipStream_t stream, uint64_t *number_out)
 {
-    (void)cuGraphExecDestroy(graph->ready);
-    (void)cuGraphDestroy(graph->graph);
-    graph->ready = NULL;
+    (void)stream, (void)number_out;
+    return false;
 }
+static inline hipError_t sv_hip_make_prepared(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
+                                              unsigned nthreads, void **params, hipStream_t stream)
+{
+    (void)graph, (void)function, (void)nblocks, (void)nthreads, (void)params, (void)stream;
+    return hipErrorUnknown;
+}
+#endif
 static inline hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t ptr)
 {
     return sv_hip_from_driver(cuMemGetAddressRange(base, bytes, ptr));

@@ -281,6 +281,7 @@ static selvage_status_t open_gpu(const sv_plugin_host_t *host, const sv_plugin_w
     if (status != SELVAGE_SUCCESS)
         return status;
     dev->base.ops = &hip_ops;
+    sv_hip_open_prepared(dev);
     dev->host = host;
     dev->index = index;
     if (index == SV_PLUGIN_CURRENT)

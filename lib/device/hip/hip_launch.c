@@ -49,7 +49,7 @@ selvage_status_t sv_hip_load_kernels(hip_device_t *dev)
 
 void sv_hip_unload_kernels(hip_device_t *dev)
 {
-    sv_hip_drop_prepared(dev);
+    sv_hip_close_prepared(dev);
     while (dev->nkernels > 0) {
         dev->nkernels--;
         hip_ignore(HIP_RELEASE(dev, hipModuleUnload(dev->kernel[dev->nkernels].module)));
@@ -59,7 +59,6 @@ void sv_hip_unload_kernels(hip_device_t *dev)
 static selvage_status_t launch_by_name(hip_device_t *dev, const char *name, const void *arg, unsigned nblocks,
                                        unsigned nthreads, bool early, void *stream)
 {
-    hipError_t error;
     hip_kernel_t *kernel = find_kernel(dev, name);
     if (!kernel)
         return dev->host->error(SELVAGE_ERR_UNSUPPORTED, "kernel %s is not built for GPUs", name);
@@ -70,9 +69,10 @@ static selvage_status_t launch_by_name(hip_device_t *dev, const char *name, cons
     void *parameters[] = {parameter.out};
     hipStream_t there = (hipStream_t)stream;
     if ((!early || dev->prepares_all) &&
-        sv_hip_launch_prepared(dev, kernel->function, nblocks, nthreads, parameters, stream, &error))
-        return sv_hip_status(dev, error, name);
-    error = early ? HIP_RUN(dev, sv_hip_launch_early(kernel->function, nblocks, nthreads, there, parameters))
+        sv_hip_launch_prepared(dev, kernel->function, nblocks, nthreads, parameters, stream))
+        return SELVAGE_SUCCESS;
+    const hipError_t error =
+        early ? HIP_RUN(dev, sv_hip_launch_early(kernel->function, nblocks, nthreads, there, parameters))
                   : HIP_RUN(dev, hipModuleLaunchKernel(kernel->function, nblocks, 1, 1, nthreads, 1, 1, 0, there,
                                                        parameters, NULL));
     return sv_hip_status(dev, error, name);

@@ -24,13 +24,18 @@ typedef struct hip_kernel {
 
 /* Launches of one kind, and what is ready for them (hip_prepared.c). */
 enum { HIP_PREPARED_SETS = 64, HIP_PREPARED_WAYS = 4 };
-typedef struct hip_prepared {
-    _Atomic uint64_t tag;         /* made of the next four; 0: none */
-    atomic_flag busy;             /* guards all that follows */
+typedef struct hip_launch_key {
     hipFunction_t function;
-    void *stream;
+    uint64_t stream;              /* its number */
     unsigned nblocks, nthreads;
+} hip_launch_key_t;
+typedef struct hip_prepared {
+    _Atomic uint64_t tag;         /* made of the key; 0: none */
+    atomic_flag busy;             /* guards all that follows; without it credit is looked at for a guess only */
+    hip_launch_key_t key;
+    _Atomic unsigned credit;      /* how long it keeps its place */
     unsigned launches;            /* plain ones, as long as there is no graph */
+    uint64_t prepared;            /* launches, of whatever kinds the place has had */
     sv_hip_prepared_t graph;
 } hip_prepared_t;
 
@@ -129,9 +134,10 @@ selvage_status_t sv_hip_launch(sv_device_t *dev, const sv_kernel_t *kernel, cons
                                unsigned nblocks, void *stream);
 /* Launches by a graph that is ready. False: there is none, and nothing was launched. */
 bool sv_hip_launch_prepared(hip_device_t *dev, hipFunction_t function, unsigned nblocks, unsigned nthreads,
-                            void **parameters, void *stream, hipError_t *error_out);
-/* When nothing is launched any more. */
-void sv_hip_drop_prepared(hip_device_t *dev);
+                            void **parameters, void *stream);
+/* Before the first launch, and when nothing is launched any more. */
+void sv_hip_open_prepared(hip_device_t *dev);
+void sv_hip_close_prepared(hip_device_t *dev);
 selvage_status_t sv_hip_signal(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream);
 selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream);
 bool sv_hip_stream_is_capturing(sv_device_t *dev, void *stream);
