@@ -106,7 +106,7 @@ typedef struct sv_device_ops {
        at system scope after everything before it on the stream: a host that acquires the word sees all that. */
     selvage_status_t (*signal_async)(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream);
     selvage_status_t (*delay_async)(sv_device_t *dev, double us, void *stream);
-    /* arg is copied. nblocks blocks run at the same time. What comes again on a stream may be prepared for that once. */
+    /* arg is copied. nblocks blocks run at the same time. What comes again on a stream may be prepared for it once. */
     selvage_status_t (*launch)(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
                                unsigned nblocks, void *stream);
     /* ERR_UNSUPPORTED, without a log line, for memory that is not an exportable allocation of this kind of device. */

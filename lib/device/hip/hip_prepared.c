@@ -4,12 +4,12 @@
  * graph of one node, and launched as that, after its node has been given the argument of this launch. On an H200 with
  * CUDA 13 the two calls take 2.5 us and the kernel's word is seen after 5.9, where a plain launch takes 4.1 and 7.6.
  *
- * A graph whose grid changes from launch to launch is no faster, so that each grid has one of its own. A graph waits for
- * its own last launch, on whatever stream that was, and a kernel that waits for another one must not find itself after
- * it. So each stream has graphs of its own, too, known by a number that no later stream has.
+ * A graph whose grid changes from launch to launch is no faster, so that each grid has one of its own. A graph waits
+ * for its own last launch, on whatever stream that was, and a kernel that waits for another one must not find itself
+ * after it. So each stream has graphs of its own, too, known by a number that no later stream has.
  *
- * Any thread launches. One that finds a place in use by another thread does not wait, but launches plainly. Streams that
- * are captured are given no graphs.
+ * Any thread launches. One that finds a place in use by another thread does not wait, but launches plainly. Streams
+ * that are captured are given no graphs.
  */
 #include "base/base_log.h"
 #include "device/hip/hip_priv.h"
