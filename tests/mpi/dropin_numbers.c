@@ -65,13 +65,14 @@ enum { WHOLES = sizeof wholes / sizeof wholes[0], ROWS = WHOLES + sizeof others 
 static struct {
     uint8_t *given, *wanted, *seen; /* host */
     uint8_t *out, *in;         /* device */
+    size_t room; /* bytes of each that elements of the type take, and GUARD after them */
     bool begins; /* the calls are those that do not block */
     int allreduces, reduces, blocks, lists;
 } numbers;
 
 static void move_all(void *to, const void *from, selvage_copy_t direction)
 {
-    selvage_device_copy(the.device, to, from, ROOM, direction, the.stream);
+    selvage_device_copy(the.device, to, from, numbers.room, direction, the.stream);
     selvage_stream_synchronize(the.device, the.stream);
 }
 
@@ -92,7 +93,7 @@ static void give_numbers(const row_t *row, MPI_Op op, int extent)
 {
     const bool bitwise = op == MPI_BAND || op == MPI_BOR || op == MPI_BXOR;
     const bool any = row->kind == WHOLE && (bitwise || op == MPI_LAND || op == MPI_LOR || op == MPI_LXOR);
-    memset(numbers.given, GAP, ROOM);
+    memset(numbers.given, GAP, numbers.room);
     for (int i = 0; i < COUNT; i++) {
         uint8_t *at = numbers.given + (size_t)i * (size_t)extent;
         const int64_t value = (i * 7 + the.rank * 3) % 5 - (row->kind == LOCATED ? 2 : 0);
@@ -146,9 +147,9 @@ static void begin_numbers(bool in_place)
 {
     move_all(numbers.out, numbers.given, SELVAGE_COPY_HOST_TO_DEVICE);
     if (in_place)
-        memcpy(numbers.wanted, numbers.given, ROOM);
+        memcpy(numbers.wanted, numbers.given, numbers.room);
     else
-        memset(numbers.wanted, BEFORE, ROOM);
+        memset(numbers.wanted, BEFORE, numbers.room);
     move_all(numbers.in, numbers.wanted, SELVAGE_COPY_HOST_TO_DEVICE);
 }
 
@@ -214,29 +215,29 @@ static void reduce_numbers(const row_t *row, MPI_Op op, int number, int extent, 
     const void *like = in_place ? MPI_IN_PLACE : (void *)numbers.given;
     const int own = COUNT / the.ranks;
     int counts[64] = {COUNT};
-    uint8_t *before = malloc(ROOM);
+    uint8_t *before = malloc(numbers.room);
     for (int i = 1; i < the.ranks; i++)
         counts[0] -= counts[i] = 101 + 50 * i;
     begin_numbers(in_place);
-    memcpy(before, numbers.wanted, ROOM);
+    memcpy(before, numbers.wanted, numbers.room);
     CHECK_EQ(call_allreduce(from, row->type, op), MPI_SUCCESS);
     PMPI_Allreduce(like, numbers.wanted, COUNT, row->type, op, MPI_COMM_WORLD);
     restore_gaps(row, extent, before);
-    compare_numbers(ROOM, "Allreduce", row->type, number);
+    compare_numbers((int)numbers.room, "Allreduce", row->type, number);
     begin_numbers(in_place);
     reduce_to_root(row, op, in_place);
     restore_gaps(row, extent, before);
-    compare_numbers(ROOM, "Reduce", row->type, number);
+    compare_numbers((int)numbers.room, "Reduce", row->type, number);
     begin_numbers(in_place);
     CHECK_EQ(call_scatter_block(from, own, row->type, op), MPI_SUCCESS);
     PMPI_Reduce_scatter_block(like, numbers.wanted, own, row->type, op, MPI_COMM_WORLD);
     restore_gaps(row, extent, before);
-    compare_numbers(in_place ? own * extent : ROOM, "Reduce_scatter_block", row->type, number);
+    compare_numbers(in_place ? own * extent : (int)numbers.room, "Reduce_scatter_block", row->type, number);
     begin_numbers(in_place);
     CHECK_EQ(call_scatter(from, counts, row->type, op), MPI_SUCCESS);
     PMPI_Reduce_scatter(like, numbers.wanted, counts, row->type, op, MPI_COMM_WORLD);
     restore_gaps(row, extent, before);
-    compare_numbers(in_place ? counts[the.rank] * extent : ROOM, "Reduce_scatter", row->type, number);
+    compare_numbers(in_place ? counts[the.rank] * extent : (int)numbers.room, "Reduce_scatter", row->type, number);
     if (numbers.begins)
         MPI_Barrier(MPI_COMM_WORLD); /* calls may be messages from then on */
     numbers.allreduces++;
@@ -276,6 +277,7 @@ void run_numbers(void)
         if (row.type == MPI_DATATYPE_NULL)
             continue;
         MPI_Type_get_extent(row.type, &lb, &extent);
+        numbers.room = COUNT * (size_t)extent + GUARD;
         if (r < WHOLES)
             row.value_bytes = (int)extent;
         for (int o = 0; o < (int)(sizeof ops / sizeof ops[0]); o++) {

@@ -172,6 +172,9 @@ void run_among(void)
             const int sends[] = {room > 0 ? room - 1 : 0, room, room + 1, room + 2, SENT_MOST};
             pass.sent = sends[i % 5];
             for (int kind = 0; kind < (room % 8 == 0 ? 4 : 2); kind++) {
+                /* In ./check the first pass has every second one, and the others the rest: either each way and kind. */
+                if (check_part(3) < 3 && ((size_t)pass.way + i + (size_t)kind) % 2 == check_brief())
+                    continue;
                 pass.out = kind % 2 ? host : out;
                 pass.each = kind < 2 ? 1 : 8;
                 pass.type = kind < 2 ? MPI_BYTE : gaps;

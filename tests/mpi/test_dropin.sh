@@ -26,7 +26,7 @@ run 1 dropin_messages 3 50
 run 2 dropin_collectives 1 150
 run 4 dropin_collectives 2 100
 run 2 dropin_windows 1 50
-run 3 dropin_windows 2 20
+[ "${BRIEF:-}" = yes ] || run 3 dropin_windows 2 20 # the first pass has it, and the others have two ranks and four
 run 4 dropin_windows 3 5
 # With little memory that is pinned, and none: by pieces that end wherever they end.
 SELVAGE_DROPIN_POOL_BYTES=64K run 2 dropin_messages 7 60

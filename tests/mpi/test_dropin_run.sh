@@ -177,8 +177,8 @@ for mode in $modes $off; do
     program 2 threads-in-turn '^thread level ' SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_SYNC=default
 done
 # What was used once is given back: pinned memory, and with it what is not pinned; mappings of a neighbour's memory.
-program 2 idle-memory-given-back ' 0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_IDLE_S=0.2
-program 2 idle-memory-given-back ' 0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_IDLE_S=0.2 SELVAGE_DROPIN_SYNC=default \
-    SELVAGE_DROPIN_POOL_BYTES=16M
+alike program 2 idle-memory-given-back ' 0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_IDLE_S=0.2
+alike program 2 idle-memory-given-back ' 0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_IDLE_S=0.2 \
+    SELVAGE_DROPIN_SYNC=default SELVAGE_DROPIN_POOL_BYTES=16M
 program 2 idle-memory-given-back ' 0 failed' SELVAGE_DROPIN_FAST=auto SELVAGE_IDLE_S=0.2 SELVAGE_DROPIN_SYNC=default
 exit $failed
