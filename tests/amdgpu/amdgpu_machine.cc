@@ -84,11 +84,10 @@ void disturb(amdgpu_machine *machine)
     amdgpu_gpu *gpu = &machine->gpu[random % machine->ngpus];
     const unsigned cu = (unsigned)(random >> 8) % CUS;
     unsigned line = (unsigned)(random >> 16) % machine->nlines;
-    uint8_t seen[LINE];
     if (gpu->nhot >= HOT && (random >> 44) % 2)
         line = gpu->hot[(random >> 16) % HOT];
     if (mood.visits && (random >> 32) % mood.visits == 0)
-        load_line(gpu, cu, line, false, false, seen);
+        load_line(gpu, cu, line, false, false, nullptr);
     if (mood.evicts && (random >> 40) % mood.evicts == 0) {
         gpu->l1[cu]->present[line] = false;
         write_back(machine, l2_of(gpu, cu), line);

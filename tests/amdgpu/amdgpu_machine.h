@@ -69,7 +69,7 @@ void write_back(amdgpu_machine *machine, cache_t *l2, unsigned line);
 /* What is dirty stays. */
 void forget_clean(cache_t *l2, unsigned line);
 
-/* A compute unit, or a bystander there, loads a line. */
+/* A compute unit, or a bystander there, loads a line. to may be NULL, but for a load past L1. */
 void load_line(amdgpu_gpu *gpu, unsigned cu, unsigned line, bool past_l1, bool past_l2, uint8_t *to);
 
 part_t part_of(const amdgpu_machine *machine, uint64_t address, unsigned bytes);
