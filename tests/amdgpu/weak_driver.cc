@@ -45,6 +45,7 @@ const unsigned REPEATS = 3;          /* without the mutation, of a seed that not
 
 struct outcome_t { /* shared with the process of a mutation */
     uint64_t seed, round, tries; /* the last seed that was tried, with which harm, how many with it */
+    bool stopped;                /* the interpreter would not go on */
     char reason[160];
 } *outcome;
 
@@ -193,7 +194,8 @@ void try_mutation(const weak_kernels_t *kernels, mutation_t *mutation, uint64_t 
         perror("weak_driver: fork");
         exit(2);
     }
-    if (WIFSIGNALED(status))
+    outcome->stopped = WIFSIGNALED(status);
+    if (outcome->stopped)
         snprintf(outcome->reason, sizeof outcome->reason,
                  "the interpreter stops: a use without a wait, or an address nowhere");
     mutation->noticed = outcome->reason[0] != '\0';
@@ -269,9 +271,11 @@ void print_mutation(const char *arch, const mutation_t &mutation)
     (void)amdgpu_disassemble(object, mutation.pc, line, sizeof line);
     const char *reason = reason_of(mutation, is_left_out);
     const bool idle = reason && strncmp(reason, "IDLE", 4) == 0;
+    /* That a wait is IDLE is said of what is not used before the next one. */
+    const bool against = mutation.noticed && idle && (mutation.change > WEAK_NO_LGKMCNT || !mutation.outcome.stopped);
     count->tried++;
     count->caught += mutation.noticed;
-    count->against += mutation.noticed && idle;
+    count->against += against;
     count->idle += idle && !mutation.noticed;
     count->explained += reason && !idle && !mutation.noticed;
     if (mutation.noticed && mutation.outcome.tries > count->most)
@@ -281,8 +285,8 @@ void print_mutation(const char *arch, const mutation_t &mutation)
            line + strspn(line, " \t"), change_names[mutation.change]);
     if (mutation.noticed)
         printf("noticed, seed %lu.%lu, %s%s%s\n", (unsigned long)mutation.outcome.seed,
-               (unsigned long)mutation.outcome.round, mutation.outcome.reason, idle ? ", AGAINST " : "",
-               idle ? reason : "");
+               (unsigned long)mutation.outcome.round, mutation.outcome.reason, against ? ", AGAINST " : "",
+               against ? reason : "");
     else
         printf("%s, %lu seeds [%s ]\n", reason ? reason : "SURVIVES", (unsigned long)mutation.outcome.tries, described);
 }
