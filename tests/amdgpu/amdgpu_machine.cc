@@ -111,6 +111,7 @@ amdgpu_machine_t *amdgpu_machine_open(const char *arch, unsigned ngpus, uint64_t
     machine->random.random = mix(seed);
     machine->mood = choose_mood(machine);
     machine->harm.random = mix(~seed + (amdgpu_harmed.round << 32));
+    machine->starts.random = mix(mix(seed));
     machine->spares = (machine->harm.random >> 32) % 8 == 0;
     for (unsigned g = 0; g < ngpus; g++)
         open_gpu(machine, g);
@@ -190,6 +191,7 @@ void amdgpu_machine_launch(amdgpu_machine_t *machine, unsigned gpu, const amdgpu
     begin_kernel(own);
     if (amdgpu_harmed.inst)
         amdgpu_harm_begin(own);
+    own->crowded = amdgpu_random(&machine->starts) >> 32 & 1;
     own->grid = amdgpu_grid_begin(&own->launch, own, amdgpu_machine_random(machine));
 }
 
@@ -223,6 +225,12 @@ uint64_t amdgpu_gpu_clock(const amdgpu_gpu_t *gpu)
 unsigned amdgpu_gpu_choose_cu(amdgpu_gpu_t *gpu)
 {
     return (unsigned)(amdgpu_machine_random(gpu->machine) % CUS);
+}
+
+uint64_t amdgpu_gpu_choose_start(amdgpu_gpu_t *gpu)
+{
+    const uint64_t random = amdgpu_random(&gpu->machine->starts) >> 16;
+    return gpu->crowded && random % 2 ? gpu->machine->clock + (random >> 8) % LATE : 0;
 }
 
 unsigned amdgpu_gpu_patience(const amdgpu_gpu_t *gpu)

@@ -10,7 +10,7 @@
 
 namespace weak {
 
-enum { LINE = 128, LINES = 2048, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 8000, NAP = 8000, HOT = 64, POLLS = 32 };
+enum { LINE = 128, LINES = 2048, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 8000, NAP = 8000, HOT = 64, POLLS = 32, LATE = 96000 };
 enum { WRITERS = AMDGPU_GPUS * CUS + 1, HOST_WRITES = WRITERS - 1 }; /* compute units, and the host */
 
 struct line_t {
@@ -88,6 +88,7 @@ struct amdgpu_gpu {
     weak::cache_t *l1[weak::CUS], *l2[weak::L2S];
     uint64_t began; /* its kernel, in the order of changes */
     unsigned harms; /* to its kernel, at a mutation */
+    bool crowded;   /* some blocks of its kernel begin late */
     weak::watch_t watch;
     weak::freeze_t freeze;
     unsigned nhot;
@@ -99,6 +100,7 @@ struct amdgpu_machine {
     unsigned ngpus, nl2, nlines; /* nl2: of each GPU; nlines: in use */
     uint64_t clock;
     amdgpu_run_state_t random, harm; /* harm: of its own, so that it disturbs no schedule up to a mutation */
+    amdgpu_run_state_t starts;       /* likewise, for when blocks begin */
     bool spares;                     /* it does no harm in that way */
     weak::mood_t mood;
     uint8_t *memory;
