@@ -327,8 +327,8 @@ void amdgpu_cache_invalidate(amdgpu_wave &wave, const amdgpu_inst &inst, bool l1
     if (lets_go)
         memset(own->present, 0, sizeof own->present);
     if (wave.noting)
-        amdgpu_note_invalidated(wave, inst, lets_go, l2, l2 && (machine->is_gfx90a || (inst.sc0 && inst.sc1)),
-                                ++machine->changes);
+        amdgpu_note_invalidated(wave, inst, lets_go, l2 && (machine->is_gfx90a || inst.sc1),
+                                l2 && (machine->is_gfx90a || (inst.sc0 && inst.sc1)), ++machine->changes);
     for (unsigned line = 0; l2 && line < machine->nlines; line++)
         if (home_of(machine, line) != below && (machine->is_gfx90a || is_past_l2(gpu, line, inst)))
             forget_clean(below, line);
