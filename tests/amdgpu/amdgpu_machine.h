@@ -10,7 +10,8 @@
 
 namespace weak {
 
-enum { LINE = 128, LINES = 2048, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 8000, NAP = 8000, HOT = 64, POLLS = 32, LATE = 96000 };
+enum { LINE = 128, LINES = 2048, L2S = 2, CUS = 4, HOME_LINES = 2, HOT = 64, POLLS = 32 };
+enum { STALL = 8000, NAP = 8000, LATE = 96000 }; /* turns, at most */
 enum { WRITERS = AMDGPU_GPUS * CUS + 1, HOST_WRITES = WRITERS - 1 }; /* compute units, and the host */
 
 struct line_t {
