@@ -86,10 +86,20 @@ void keep_fence(const amdgpu_inst_t **kept, const amdgpu_inst_t *inst)
     }
 }
 
+/* Where a wave goes round, the last access of an instruction stands for those before it, which no wait leaves longer. */
 void make_ghost(amdgpu_noting *noting, const amdgpu_inst_t &wait, unsigned change, const open_t &access)
 {
     amdgpu_wait_note_t *note = &wait.notes.wait[change];
     note->held++;
+    for (unsigned g = 0; g < noting->nghosts; g++) {
+        ghost_t *ghost = &noting->ghost[g];
+        if (ghost->wait == &wait && ghost->change == change && ghost->access.inst == access.inst) {
+            const uint16_t did = ghost->access.did;
+            ghost->access = access;
+            ghost->access.did |= did;
+            return;
+        }
+    }
     if (noting->nghosts == GHOSTS) {
         fprintf(stderr, "amdgpu: more accesses than notes are taken of\n");
         abort();
