@@ -162,9 +162,14 @@ bool fails_unchanged(const weak_kernels_t *kernels, const mutation_t &mutation, 
     const pid_t child = fork();
     if (child == 0) {
         begin_harm(mutation);
-        for (unsigned again = 0; again < REPEATS; again++, amdgpu_harmed.round++)
-            if (kernels->run(kernels, seed))
+        for (unsigned again = 0; again < REPEATS; again++, amdgpu_harmed.round++) {
+            const char *reason = kernels->run(kernels, seed);
+            if (reason)
+                snprintf(outcome->reason, sizeof outcome->reason, "harm %lu: %s", (unsigned long)amdgpu_harmed.round,
+                         reason);
+            if (reason)
                 _exit(1);
+        }
         _exit(0);
     }
     if (child < 0 || waitpid(child, &status, 0) != child) {
@@ -202,8 +207,8 @@ void try_mutation(const weak_kernels_t *kernels, mutation_t *mutation, uint64_t 
     mutation->outcome = *outcome;
     if (mutation->noticed && fails_unchanged(kernels, *mutation, outcome->seed)) {
         const uintptr_t at = mutation->pc - (uintptr_t)mutation->kernel->object->memory;
-        printf("FAIL: emulated %s, seed %lu.%lu fails where nothing is changed at 0x%lx, too\n", kernels->arch,
-               (unsigned long)outcome->seed, (unsigned long)outcome->round, (unsigned long)at);
+        printf("FAIL: emulated %s, seed %lu.%lu fails where nothing is changed at 0x%lx, too: %s\n", kernels->arch,
+               (unsigned long)outcome->seed, (unsigned long)outcome->round, (unsigned long)at, outcome->reason);
         exit(1);
     }
 }
