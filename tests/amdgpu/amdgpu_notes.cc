@@ -86,7 +86,7 @@ void keep_fence(const amdgpu_inst_t **kept, const amdgpu_inst_t *inst)
     }
 }
 
-/* Where a wave goes round, the last access of an instruction stands for those before it, which no wait leaves longer. */
+/* Where a wave goes round, the last access of an instruction stands for those before it: no wait leaves them longer. */
 void make_ghost(amdgpu_noting *noting, const amdgpu_inst_t &wait, unsigned change, const open_t &access)
 {
     amdgpu_wait_note_t *note = &wait.notes.wait[change];
