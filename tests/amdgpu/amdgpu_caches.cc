@@ -62,26 +62,44 @@ void weak::write_memory(amdgpu_machine *machine, const cache_t *writer, unsigned
     cache_t *home = home_of(machine, line);
     if (!home || home == writer || !home->present[line])
         return;
-    for (unsigned b = 0; b < LINE; b++)
-        home->line[line].valid[b] = home->line[line].dirty[b];
+    memcpy(home->line[line].valid, home->line[line].dirty, LINE);
+}
+
+static bool is_dirty(const amdgpu_machine *machine, unsigned line)
+{
+    for (unsigned g = 0; g < machine->ngpus; g++)
+        for (unsigned i = 0; i < machine->nl2; i++) {
+            const cache_t *l2 = machine->gpu[g].l2[i];
+            if (l2->present[line] && memchr(l2->line[line].dirty, true, LINE))
+                return true;
+        }
+    return false;
 }
 
 void weak::write_back(amdgpu_machine *machine, cache_t *l2, unsigned line)
 {
     line_t *mine = &l2->line[line];
-    for (unsigned b = 0; l2->present[line] && b < LINE; b++)
-        if (mine->dirty[b]) {
-            write_memory(machine, l2, line, b, 1, &mine->byte[b]);
-            mine->dirty[b] = machine->written[line] = false;
-            machine->writer[line] = nullptr;
-        }
+    if (!l2->present[line] || !memchr(mine->dirty, true, LINE))
+        return;
+    for (unsigned first = 0, end; first < LINE; first = end) {
+        for (end = first + 1; end < LINE && mine->dirty[end] == mine->dirty[first];)
+            end++;
+        if (!mine->dirty[first])
+            continue;
+        write_memory(machine, l2, line, first, end - first, mine->byte + first);
+        memset(mine->dirty + first, false, end - first);
+    }
+    if (is_dirty(machine, line)) /* of others, in another L2 */
+        return;
+    machine->written[line] = false;
+    machine->writer[line] = nullptr;
 }
 
 /* What is dirty stays. */
 void weak::forget_clean(cache_t *l2, unsigned line)
 {
-    for (unsigned b = 0; l2->present[line] && b < LINE; b++)
-        l2->line[line].valid[b] = l2->line[line].dirty[b];
+    if (l2->present[line])
+        memcpy(l2->line[line].valid, l2->line[line].dirty, LINE);
 }
 
 namespace {
@@ -90,19 +108,17 @@ namespace {
 void read_l2(amdgpu_machine *machine, cache_t *l2, unsigned line, bool past, uint8_t *to)
 {
     const uint8_t *memory = machine->memory + (size_t)line * LINE;
-    memcpy(to, memory, LINE);
-    if (machine->place[line].kind != AMDGPU_COARSE)
+    if (machine->place[line].kind != AMDGPU_COARSE) {
+        memcpy(to, memory, LINE);
         return;
+    }
     if (past && home_of(machine, line) != l2)
         forget_clean(l2, line);
     line_t *mine = make_line(l2, line);
-    for (unsigned b = 0; b < LINE; b++)
-        if (mine->valid[b]) {
-            to[b] = mine->byte[b];
-        } else {
-            mine->byte[b] = memory[b];
-            mine->valid[b] = true;
-        }
+    for (unsigned b = 0; b < LINE; b++) /* no branches: this is where a run spends its time */
+        mine->byte[b] = mine->valid[b] ? mine->byte[b] : memory[b];
+    memset(mine->valid, true, LINE);
+    memcpy(to, mine->byte, LINE);
 }
 
 /* Whether an access is to leave alone what L2 caches keep: of the own GPU's memory, or of all. */
@@ -123,15 +139,12 @@ void weak::load_line(amdgpu_gpu *gpu, unsigned cu, unsigned line, bool past_l1, 
     cache_t *l1 = gpu->l1[cu];
     if (past_l1)
         l1->present[line] = false;
-    if (l1->present[line]) {
-        memcpy(to, l1->line[line].byte, LINE);
-        return;
+    if (!l1->present[line]) {
+        read_l2(gpu->machine, l2_of(gpu, cu), line, past_l2, past_l1 ? to : l1->line[line].byte);
+        l1->present[line] = !past_l1;
     }
-    read_l2(gpu->machine, l2_of(gpu, cu), line, past_l2, to);
-    if (past_l1)
-        return;
-    l1->present[line] = true;
-    memcpy(l1->line[line].byte, to, LINE);
+    if (to && !past_l1)
+        memcpy(to, l1->line[line].byte, LINE);
 }
 
 namespace {
@@ -314,8 +327,8 @@ void amdgpu_cache_invalidate(amdgpu_wave &wave, const amdgpu_inst &inst, bool l1
     if (lets_go)
         memset(own->present, 0, sizeof own->present);
     if (wave.noting)
-        amdgpu_note_invalidated(wave, inst, lets_go, l2, l2 && (machine->is_gfx90a || (inst.sc0 && inst.sc1)),
-                                ++machine->changes);
+        amdgpu_note_invalidated(wave, inst, lets_go, l2 && (machine->is_gfx90a || inst.sc1),
+                                l2 && (machine->is_gfx90a || (inst.sc0 && inst.sc1)), ++machine->changes);
     for (unsigned line = 0; l2 && line < machine->nlines; line++)
         if (home_of(machine, line) != below && (machine->is_gfx90a || is_past_l2(gpu, line, inst)))
             forget_clean(below, line);

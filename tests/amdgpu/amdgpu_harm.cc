@@ -27,9 +27,8 @@ uint64_t draw(amdgpu_machine *machine)
 /* Bystanders on a compute unit load all there is. */
 void load_all(amdgpu_gpu *gpu, unsigned cu)
 {
-    uint8_t seen[LINE];
     for (unsigned line = 0; line < gpu->machine->nlines; line++)
-        load_line(gpu, cu, line, false, false, seen);
+        load_line(gpu, cu, line, false, false, nullptr);
 }
 
 /* Whether somebody has changed what a wave waits to see changed. */

@@ -84,11 +84,10 @@ void disturb(amdgpu_machine *machine)
     amdgpu_gpu *gpu = &machine->gpu[random % machine->ngpus];
     const unsigned cu = (unsigned)(random >> 8) % CUS;
     unsigned line = (unsigned)(random >> 16) % machine->nlines;
-    uint8_t seen[LINE];
     if (gpu->nhot >= HOT && (random >> 44) % 2)
         line = gpu->hot[(random >> 16) % HOT];
     if (mood.visits && (random >> 32) % mood.visits == 0)
-        load_line(gpu, cu, line, false, false, seen);
+        load_line(gpu, cu, line, false, false, nullptr);
     if (mood.evicts && (random >> 40) % mood.evicts == 0) {
         gpu->l1[cu]->present[line] = false;
         write_back(machine, l2_of(gpu, cu), line);
@@ -112,6 +111,7 @@ amdgpu_machine_t *amdgpu_machine_open(const char *arch, unsigned ngpus, uint64_t
     machine->random.random = mix(seed);
     machine->mood = choose_mood(machine);
     machine->harm.random = mix(~seed + (amdgpu_harmed.round << 32));
+    machine->starts.random = mix(mix(seed));
     machine->spares = (machine->harm.random >> 32) % 8 == 0;
     for (unsigned g = 0; g < ngpus; g++)
         open_gpu(machine, g);
@@ -191,6 +191,7 @@ void amdgpu_machine_launch(amdgpu_machine_t *machine, unsigned gpu, const amdgpu
     begin_kernel(own);
     if (amdgpu_harmed.inst)
         amdgpu_harm_begin(own);
+    own->crowded = amdgpu_random(&machine->starts) >> 32 & 1;
     own->grid = amdgpu_grid_begin(&own->launch, own, amdgpu_machine_random(machine));
 }
 
@@ -224,6 +225,12 @@ uint64_t amdgpu_gpu_clock(const amdgpu_gpu_t *gpu)
 unsigned amdgpu_gpu_choose_cu(amdgpu_gpu_t *gpu)
 {
     return (unsigned)(amdgpu_machine_random(gpu->machine) % CUS);
+}
+
+uint64_t amdgpu_gpu_choose_start(amdgpu_gpu_t *gpu)
+{
+    const uint64_t random = amdgpu_random(&gpu->machine->starts) >> 16;
+    return gpu->crowded && random % 2 ? gpu->machine->clock + (random >> 8) % LATE : 0;
 }
 
 unsigned amdgpu_gpu_patience(const amdgpu_gpu_t *gpu)

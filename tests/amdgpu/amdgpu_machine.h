@@ -10,7 +10,8 @@
 
 namespace weak {
 
-enum { LINE = 128, LINES = 2048, L2S = 2, CUS = 4, HOME_LINES = 2, STALL = 8000, NAP = 8000, HOT = 64, POLLS = 32 };
+enum { LINE = 128, LINES = 2048, L2S = 2, CUS = 4, HOME_LINES = 2, HOT = 64, POLLS = 32 };
+enum { STALL = 8000, NAP = 8000, LATE = 96000 }; /* turns, at most */
 enum { WRITERS = AMDGPU_GPUS * CUS + 1, HOST_WRITES = WRITERS - 1 }; /* compute units, and the host */
 
 struct line_t {
@@ -69,7 +70,7 @@ void write_back(amdgpu_machine *machine, cache_t *l2, unsigned line);
 /* What is dirty stays. */
 void forget_clean(cache_t *l2, unsigned line);
 
-/* A compute unit, or a bystander there, loads a line. */
+/* A compute unit, or a bystander there, loads a line. to may be NULL, but for a load past L1. */
 void load_line(amdgpu_gpu *gpu, unsigned cu, unsigned line, bool past_l1, bool past_l2, uint8_t *to);
 
 part_t part_of(const amdgpu_machine *machine, uint64_t address, unsigned bytes);
@@ -88,6 +89,7 @@ struct amdgpu_gpu {
     weak::cache_t *l1[weak::CUS], *l2[weak::L2S];
     uint64_t began; /* its kernel, in the order of changes */
     unsigned harms; /* to its kernel, at a mutation */
+    bool crowded;   /* some blocks of its kernel begin late */
     weak::watch_t watch;
     weak::freeze_t freeze;
     unsigned nhot;
@@ -99,6 +101,7 @@ struct amdgpu_machine {
     unsigned ngpus, nl2, nlines; /* nl2: of each GPU; nlines: in use */
     uint64_t clock;
     amdgpu_run_state_t random, harm; /* harm: of its own, so that it disturbs no schedule up to a mutation */
+    amdgpu_run_state_t starts;       /* likewise, for when blocks begin */
     bool spares;                     /* it does no harm in that way */
     weak::mood_t mood;
     uint8_t *memory;

@@ -86,10 +86,20 @@ void keep_fence(const amdgpu_inst_t **kept, const amdgpu_inst_t *inst)
     }
 }
 
+/* Where a wave goes round, the last access of an instruction stands for those before it: no wait leaves them longer. */
 void make_ghost(amdgpu_noting *noting, const amdgpu_inst_t &wait, unsigned change, const open_t &access)
 {
     amdgpu_wait_note_t *note = &wait.notes.wait[change];
     note->held++;
+    for (unsigned g = 0; g < noting->nghosts; g++) {
+        ghost_t *ghost = &noting->ghost[g];
+        if (ghost->wait == &wait && ghost->change == change && ghost->access.inst == access.inst) {
+            const uint16_t did = ghost->access.did;
+            ghost->access = access;
+            ghost->access.did |= did;
+            return;
+        }
+    }
     if (noting->nghosts == GHOSTS) {
         fprintf(stderr, "amdgpu: more accesses than notes are taken of\n");
         abort();
@@ -324,26 +334,26 @@ void amdgpu_note_lds(amdgpu_wave &wave, uint32_t address, unsigned bytes)
         words[word / 64] |= 1ull << word % 64;
 }
 
-void amdgpu_note_invalidated(amdgpu_wave &wave, const amdgpu_inst &inst, bool l1, bool l2, bool all_of_l2,
+void amdgpu_note_invalidated(amdgpu_wave &wave, const amdgpu_inst &inst, bool l1, bool near_l2, bool far_l2,
                              uint64_t time)
 {
     amdgpu_block_t *block = wave.block;
     for (amdgpu_acquired_t &own : block->acquired)
         if (!own.inst || own.inst == &inst) {
-            own = {&inst, l1, l2, l1 ? time : 0, all_of_l2 ? time : 0};
+            own = {&inst, l1 ? time : 0, {near_l2 ? time : 0, far_l2 ? time : 0}};
             return;
         }
     amdgpu_fail(wave, "more invalidations than notes are taken of");
 }
 
-/* When L1 and L2 were last invalidated, but for one instruction. */
-static void find_last(const amdgpu_block_t *block, const amdgpu_inst_t *but, uint64_t *last)
+/* When L1 was last invalidated, and what L2 has of near or far memory, but for one instruction. */
+static void find_last(const amdgpu_block_t *block, const amdgpu_inst_t *but, bool far, uint64_t *last)
 {
     last[0] = last[1] = 0;
     for (const amdgpu_acquired_t &acquired : block->acquired)
         if (acquired.inst && acquired.inst != but) {
             last[0] = acquired.at_l1 > last[0] ? acquired.at_l1 : last[0];
-            last[1] = acquired.at_l2 > last[1] ? acquired.at_l2 : last[1];
+            last[1] = acquired.at_l2[far] > last[1] ? acquired.at_l2[far] : last[1];
         }
 }
 
@@ -352,14 +362,14 @@ void amdgpu_note_exposed(amdgpu_wave &wave, const amdgpu_inst &inst, uint64_t ch
                          bool past_l1, bool past_l2, bool far)
 {
     uint64_t last[2];
-    find_last(wave.block, nullptr, last);
+    find_last(wave.block, nullptr, far, last);
     inst.notes.risky += changed_l1 > last[0] || changed_l2 > last[1];
     for (const amdgpu_acquired_t &left_out : wave.block->acquired) {
         if (!left_out.inst)
             return;
-        find_last(wave.block, left_out.inst, last);
-        const bool in_l1 = left_out.l1 && !past_l1 && changed_l1 > last[0];
-        const bool in_l2 = left_out.l2 && !past_l2 && changed_l2 > last[1];
+        find_last(wave.block, left_out.inst, far, last);
+        const bool in_l1 = left_out.at_l1 && !past_l1 && changed_l1 > last[0];
+        const bool in_l2 = left_out.at_l2[far] && !past_l2 && changed_l2 > last[1];
         left_out.inst->notes.exposed_l1 += in_l1;
         left_out.inst->notes.exposed_l2 += in_l2;
         left_out.inst->notes.exposed_far += in_l2 && far;

@@ -92,8 +92,8 @@ void amdgpu_note_lds(struct amdgpu_wave &wave, uint32_t address, unsigned bytes)
 void amdgpu_note_exposed(struct amdgpu_wave &wave, const struct amdgpu_inst &inst, uint64_t changed_l1,
                          uint64_t changed_l2, bool past_l1, bool past_l2, bool far);
 
-/* An invalidation was done, at a time of that order. */
-void amdgpu_note_invalidated(struct amdgpu_wave &wave, const struct amdgpu_inst &inst, bool l1, bool l2,
-                             bool all_of_l2, uint64_t time);
+/* An invalidation was done, at a time of that order: of L1; of what L2 has of the own GPU's memory, and of others'. */
+void amdgpu_note_invalidated(struct amdgpu_wave &wave, const struct amdgpu_inst &inst, bool l1, bool near_l2,
+                             bool far_l2, uint64_t time);
 
 #endif

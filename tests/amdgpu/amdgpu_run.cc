@@ -297,8 +297,12 @@ amdgpu_grid *amdgpu_grid_begin(const amdgpu_launch_t *launch, struct amdgpu_gpu 
 {
     amdgpu_grid *grid = (amdgpu_grid *)allocate(sizeof *grid);
     begin_grid(grid, launch, gpu, random ? random : 1);
-    for (unsigned b = 0; b < grid->nblocks; b++)
+    for (unsigned b = 0; b < grid->nblocks; b++) {
+        const uint64_t start = amdgpu_gpu_choose_start(gpu);
         grid->block[b].cu = amdgpu_gpu_choose_cu(gpu);
+        for (unsigned w = 0; w < grid->block[b].nwaves; w++)
+            grid->wave[b * grid->block[b].nwaves + w].stalled = start;
+    }
     return grid;
 }
 

@@ -98,11 +98,11 @@ extern const amdgpu_row_t amdgpu_scalar_rows[], amdgpu_flow_rows[], amdgpu_vecto
 
 typedef enum amdgpu_state { AMDGPU_RUNS, AMDGPU_AT_BARRIER, AMDGPU_ENDED } amdgpu_state_t;
 
-/* When an invalidation was last done for a block, of its L1, and of all that its L2 has of other memory; 0: never. */
+/* When an invalidation was last done for a block, by an instruction: of its L1; of what its L2 has of its own GPU's
+   memory that is local to another L2; and of other GPUs' memory. 0: never. */
 typedef struct amdgpu_acquired {
     const amdgpu_inst_t *inst;
-    bool l1, l2; /* what it is about */
-    uint64_t at_l1, at_l2;
+    uint64_t at_l1, at_l2[2];
 } amdgpu_acquired_t;
 
 typedef struct amdgpu_block {

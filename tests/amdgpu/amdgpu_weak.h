@@ -50,6 +50,7 @@ uint64_t amdgpu_machine_random(amdgpu_machine_t *machine);
 /* For the interpreter: what a wave asks of its GPU. */
 uint64_t amdgpu_gpu_clock(const amdgpu_gpu_t *gpu);
 unsigned amdgpu_gpu_choose_cu(amdgpu_gpu_t *gpu);
+uint64_t amdgpu_gpu_choose_start(amdgpu_gpu_t *gpu); /* when a block begins: others may leave it no place for long */
 unsigned amdgpu_gpu_patience(const amdgpu_gpu_t *gpu);
 unsigned amdgpu_gpu_choose_nap(amdgpu_gpu_t *gpu); /* how long a wave is to rest after a turn */
 void amdgpu_stall_sometimes(amdgpu_wave_t &wave);  /* the wave's turn ends, and it may rest */

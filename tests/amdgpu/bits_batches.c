@@ -285,9 +285,19 @@ static void make_state(exchange_t *exchange)
     exchange->state = state;
 }
 
+/* Many inputs are of packets in pieces that are read ahead of their words, since what reads them is compiled twice. */
+static void choose_early_pieces(exchange_t *exchange)
+{
+    exchange->form = bits_draw(2) ? RUN : REPLAY;
+    exchange->event = BY_HAND;
+    exchange->pieces = true;
+    exchange->bare = exchange->straight = exchange->sticky = false;
+}
+
 static void set_up(exchange_t *exchange)
 {
     static const unsigned threads[] = {64, 64, 128, 192, 256, 50};
+    const bool early = bits_draw(4) == 0;
     *exchange = (exchange_t){.form = (form_t)bits_draw(FORMS), .event = (event_t)bits_draw(EVENTS)};
     if (bits_draw(3) == 0)
         exchange->event = WELL;
@@ -296,15 +306,18 @@ static void set_up(exchange_t *exchange)
     exchange->sticky = bits_draw(2);
     exchange->bare = bits_draw(5) == 0;
     exchange->straight = !exchange->pieces && bits_draw(5) == 0;
+    if (early)
+        choose_early_pieces(exchange);
     /* A failure that stays ends the waits of the other packets of a launch, if they still wait. */
     const bool alone = exchange->sticky && (exchange->form == RUN || exchange->form == REPLAY);
     exchange->npackets = alone ? 1 : 1 + (unsigned)bits_draw(PACKETS);
     exchange->nslots = exchange->straight ? 1 : 1 + (unsigned)bits_draw(SLOTS);
     exchange->nthreads = threads[bits_draw(6)];
-    exchange->attempt = exchange->form < REPLAY && bits_draw(4) == 0 ? 2 : 0;
+    exchange->attempt = exchange->form < REPLAY && !early && bits_draw(4) == 0 ? 2 : 0;
     exchange->count = (unsigned)bits_draw(3);
     exchange->epoch = bits_draw(2) ? 9 + bits_draw(4) : (UINT64_C(7) << 32) + 9 + bits_draw(4);
-    exchange->late = exchange->event == BY_HAND && (!exchange->sticky || exchange->npackets == 1) && bits_draw(2);
+    const bool may_come_late = exchange->event == BY_HAND && (!exchange->sticky || exchange->npackets == 1);
+    exchange->late = early || (may_come_late && bits_draw(2));
     for (unsigned p = 0; p < exchange->npackets; p++)
         make_packet(exchange, p);
     make_state(exchange);

@@ -14,7 +14,7 @@ top_builddir=${top_builddir:-.}
 "$top_builddir/tests/amdgpu/coverage_table" || { [ $? -eq 77 ] && exit 77; }
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-failed=0
+failed=0 schedules=0
 read -ra sets <<<"${WEAK_SETS:-push gather run run_pieces replay replay_pieces digest digests coll_small coll_ll coll}"
 mutated=${WEAK_MUTATED-push gather run run_pieces replay replay_pieces digest digests coll_small}
 for arch in gfx942 gfx90a; do
@@ -45,7 +45,9 @@ for arch in gfx942 gfx90a; do
         { [ -n "${WEAK_TABLE:-}" ] || [ "$failed" -gt 0 ]; } && wanted=""
         grep -- "$wanted" "$work/out"
         grep "weak memory:" "$work/out"
+        ran=$(sed -n 's/.* weak memory: \([0-9]*\) seeds .*/\1/p' "$work/out")
+        schedules=$((schedules + ${ran:-0}))
     done
 done
-echo "test_amdgpu_weak: emulated, never on a GPU: $failed failed"
+echo "test_amdgpu_weak: emulated, never on a GPU: $schedules schedules without a mutation, $failed failed"
 [ "$failed" -eq 0 ]

@@ -5,7 +5,9 @@
  * has ended, and by then has overwritten that one's buffers. So a rank that still read or wrote there would be noticed.
  *
  * In one exchange of four the last rank does not come to the last launch. The others must say that it is late, or that
- * their host has given up.
+ * their host has given up. Of short calls with two channels, in every second of these, the last rank makes another call
+ * in the first channel instead, of which the first rank alone hears, and nothing but errors ends waits: what one block
+ * finds must end the other one's, too.
  */
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +50,7 @@ struct exchange_t {
     amdgpu_machine_t *machine;
     uint64_t seed;
     unsigned n, nchannels, npieces, nthreads;
-    bool absent, from_fifo;
+    bool absent, strange, from_fifo; /* strange: absent, but for the beginning of another call */
     sv_coll_layout_t layout;
     sv_coll_work_t work[ROUNDS][PIECES]; /* as all ranks have it */
     uint64_t offset[2];   /* of src and dst in their windows */
@@ -334,6 +336,8 @@ void set_up(exchange_t *exchange)
     exchange->npieces = form == WEAK_COLL_SMALL ? 1 : 1 + (unsigned)draw(exchange, PIECES);
     exchange->nthreads = 64 * (2 + (unsigned)draw(exchange, 3));
     exchange->absent = draw(exchange, 4) == 0;
+    exchange->strange =
+        exchange->absent && form == WEAK_COLL_SMALL && exchange->nchannels == CHANNELS && draw(exchange, 2);
     exchange->from_fifo = form != WEAK_COLL_SMALL && draw(exchange, 2);
     exchange->offset[0] = 8 * draw(exchange, 3);
     exchange->offset[1] = 8 * draw(exchange, 3);
@@ -367,6 +371,8 @@ sv_coll_context_t context_of(const exchange_t *exchange, unsigned number, unsign
     }
     context.dev = rank.dev;
     context.deadline_ns = (is_in_vain(exchange, round) ? BRIEF_PATIENCE : PATIENCE) * TICK_NS;
+    if (is_in_vain(exchange, round) && exchange->strange)
+        context.deadline_ns = 0;
     context.state = rank.state;
     context.counts = rank.counts;
     context.stop = rank.stop;
@@ -380,6 +386,20 @@ sv_coll_context_t context_of(const exchange_t *exchange, unsigned number, unsign
     context.slot_at = exchange->layout.slot_at;
     context.slot_bytes = exchange->layout.slot_bytes;
     return context;
+}
+
+/* The last rank tells the first one of a call that nobody makes: an entry line, as coll_entry_lines.h has it. */
+void begin_strange_call(exchange_t *exchange, unsigned round)
+{
+    const rank_t &rank = exchange->rank[0];
+    const unsigned last = exchange->n - 1;
+    const uint64_t entries = rank.state[last].entries, flag = (entries + 1) << 32;
+    const uint64_t signature = ~exchange->work[round][0].signature;
+    const uint64_t line[2] = {(signature & 0xffffffffu) | flag, signature >> 32 | flag};
+    amdgpu_machine_store(exchange->machine,
+                         rank.arena + SV_COLL_ARENA_HEAD + last * exchange->layout.conn_bytes +
+                             exchange->layout.entry_at + (entries & 1) * SV_COLL_ENTRIES * SV_COLL_LINE,
+                         line, sizeof line);
 }
 
 void launch(exchange_t *exchange, unsigned number, unsigned round)
@@ -407,6 +427,8 @@ void launch(exchange_t *exchange, unsigned number, unsigned round)
     small.part_bytes = small.work.part_bytes;
     small.slots_at = exchange->layout.ll_at;
     small.slot_bytes = exchange->layout.ll_bytes;
+    if (exchange->strange && number == 0 && is_in_vain(exchange, round))
+        begin_strange_call(exchange, round);
     const bool alone = exchange->kernels->form == WEAK_COLL_SMALL;
     const amdgpu_launch_t launch = {exchange->kernels->push, exchange->nchannels, exchange->nthreads, 0, 0, 0,
                                     alone ? (const void *)&small : &arg, nullptr};
@@ -423,7 +445,8 @@ bool is_error_right(const exchange_t *exchange, unsigned number, unsigned round)
 {
     const sv_coll_error_t &error = *exchange->rank[number].error;
     const sv_coll_work_t &first = exchange->work[round][0];
-    const bool known = error.kind == SV_COLL_LATE || error.kind == SV_COLL_ABORTED;
+    const bool known = exchange->strange ? error.kind == SV_COLL_DIFFERS
+                                         : error.kind == SV_COLL_LATE || error.kind == SV_COLL_ABORTED;
     return is_in_vain(exchange, round) && known && error.sequence >= first.sequence &&
            error.sequence < first.sequence + exchange->npieces &&
            error.call == exchange->work[round][error.sequence - first.sequence].call;
@@ -504,7 +527,7 @@ bool is_over(const exchange_t *exchange)
 void give_up(exchange_t *exchange, uint64_t step)
 {
     const uint32_t yes = 1;
-    if (!exchange->absent || exchange->rank[0].launched < ROUNDS)
+    if (!exchange->absent || exchange->strange || exchange->rank[0].launched < ROUNDS)
         return;
     if (!exchange->gives_up)
         exchange->gives_up = step + 1 + draw(exchange, 2 * BRIEF_PATIENCE);

@@ -11,10 +11,12 @@
  * that the value before is wanted.
  *
  * The machines do more harm where a mutation is (amdgpu_harm.cc), another one whenever the same seed comes round again
- * (SEED.ROUND). A seed that notices a mutation is run again with that harm and without the mutation, and must go well.
+ * (SEED.ROUND). A seed that notices a mutation is run again without the mutation, with that harm and two others, and
+ * must go well each time.
  *
  * What no seed notices is explained where the runs without a mutation have shown why it changes nothing: IDLE. Others
  * are explained by what the instruction is for (weak_reasons.cc), or SURVIVE. In brackets is what the runs have noted.
+ * Where a seed notices what the notes call IDLE, they have not seen enough: the line says so, and so does the count.
  *
  * The status is 1 if a seed fails without a mutation, or no mutation was noticed; 77 if there is no disassembler.
  */
@@ -39,14 +41,17 @@ const char *const change_names[WEAK_CHANGES] = {"not waited for", "without vmcnt
                                                 "without sc0/glc", "without sc1",    "without nt/slc"};
 
 const uint64_t FEW = 20, FEWEST = 2; /* seeds for what may be explained, and for what notes explain */
+const unsigned REPEATS = 3;          /* without the mutation, of a seed that notices it */
 
 struct outcome_t { /* shared with the process of a mutation */
     uint64_t seed, round, tries; /* the last seed that was tried, with which harm, how many with it */
+    bool stopped;                /* the interpreter would not go on */
     char reason[160];
 } *outcome;
 
 struct counts_t {
     unsigned tried, caught, idle, explained;
+    unsigned against; /* those that were caught although notes call them IDLE */
     uint64_t most; /* seeds that were needed */
 } counts[WEAK_CHANGES];
 
@@ -150,14 +155,22 @@ void run_mutated(const weak_kernels_t *kernels, const mutation_t *mutation, uint
     _exit(0);
 }
 
-/* Whether the seed fails without the mutation, by the harm that comes with it: then it shows nothing. */
+/* Whether the seed fails without the mutation, by the harm that comes with it or by more: then it shows nothing. */
 bool fails_unchanged(const weak_kernels_t *kernels, const mutation_t &mutation, uint64_t seed)
 {
     int status;
     const pid_t child = fork();
     if (child == 0) {
         begin_harm(mutation);
-        _exit(kernels->run(kernels, seed) ? 1 : 0);
+        for (unsigned again = 0; again < REPEATS; again++, amdgpu_harmed.round++) {
+            const char *reason = kernels->run(kernels, seed);
+            if (reason)
+                snprintf(outcome->reason, sizeof outcome->reason, "harm %lu: %s", (unsigned long)amdgpu_harmed.round,
+                         reason);
+            if (reason)
+                _exit(1);
+        }
+        _exit(0);
     }
     if (child < 0 || waitpid(child, &status, 0) != child) {
         perror("weak_driver: fork");
@@ -186,15 +199,16 @@ void try_mutation(const weak_kernels_t *kernels, mutation_t *mutation, uint64_t 
         perror("weak_driver: fork");
         exit(2);
     }
-    if (WIFSIGNALED(status))
+    outcome->stopped = WIFSIGNALED(status);
+    if (outcome->stopped)
         snprintf(outcome->reason, sizeof outcome->reason,
                  "the interpreter stops: a use without a wait, or an address nowhere");
     mutation->noticed = outcome->reason[0] != '\0';
     mutation->outcome = *outcome;
     if (mutation->noticed && fails_unchanged(kernels, *mutation, outcome->seed)) {
         const uintptr_t at = mutation->pc - (uintptr_t)mutation->kernel->object->memory;
-        printf("FAIL: emulated %s, seed %lu.%lu fails where nothing is changed at 0x%lx, too\n", kernels->arch,
-               (unsigned long)outcome->seed, (unsigned long)outcome->round, (unsigned long)at);
+        printf("FAIL: emulated %s, seed %lu.%lu fails where nothing is changed at 0x%lx, too: %s\n", kernels->arch,
+               (unsigned long)outcome->seed, (unsigned long)outcome->round, (unsigned long)at, outcome->reason);
         exit(1);
     }
 }
@@ -260,20 +274,24 @@ void print_mutation(const char *arch, const mutation_t &mutation)
     counts_t *count = &counts[mutation.change];
     char line[256], described[256];
     (void)amdgpu_disassemble(object, mutation.pc, line, sizeof line);
-    const char *reason = mutation.noticed ? nullptr : reason_of(mutation, is_left_out);
+    const char *reason = reason_of(mutation, is_left_out);
     const bool idle = reason && strncmp(reason, "IDLE", 4) == 0;
+    /* That a wait is IDLE is said of what is not used before the next one. */
+    const bool against = mutation.noticed && idle && (mutation.change > WEAK_NO_LGKMCNT || !mutation.outcome.stopped);
     count->tried++;
     count->caught += mutation.noticed;
-    count->idle += idle;
-    count->explained += reason && !idle;
+    count->against += against;
+    count->idle += idle && !mutation.noticed;
+    count->explained += reason && !idle && !mutation.noticed;
     if (mutation.noticed && mutation.outcome.tries > count->most)
         count->most = mutation.outcome.tries;
     weak_reason_describe(mutation.change, mutation.inst, described, sizeof described);
     printf("%s %s 0x%lx %s %s: ", arch, mutation.kernel->name, (unsigned long)(mutation.pc - (uintptr_t)object->memory),
            line + strspn(line, " \t"), change_names[mutation.change]);
     if (mutation.noticed)
-        printf("noticed, seed %lu.%lu, %s\n", (unsigned long)mutation.outcome.seed,
-               (unsigned long)mutation.outcome.round, mutation.outcome.reason);
+        printf("noticed, seed %lu.%lu, %s%s%s\n", (unsigned long)mutation.outcome.seed,
+               (unsigned long)mutation.outcome.round, mutation.outcome.reason, against ? ", AGAINST " : "",
+               against ? reason : "");
     else
         printf("%s, %lu seeds [%s ]\n", reason ? reason : "SURVIVES", (unsigned long)mutation.outcome.tries, described);
 }
@@ -323,6 +341,7 @@ int main(int argc, char **argv)
         return 2;
     }
     const weak_kernels_t kernels = weak_set_load(argv[1], argv[2], argv[3]);
+    amdgpu_notes_taken = argc == 8;
     if (argc == 8) {
         weak_history_open(kernels.push->object);
         if (kernels.pull != kernels.push)
@@ -347,9 +366,9 @@ int main(int argc, char **argv)
     unsigned caught = 0;
     for (unsigned c = 0; c < WEAK_CHANGES; c++) {
         caught += counts[c].caught;
-        printf("%-7s %-16s %4u mutations, %4u noticed, by %lu seeds at most, %u idle, %u explained, %u open\n",
-               argv[2], change_names[c], counts[c].tried, counts[c].caught, (unsigned long)counts[c].most,
-               counts[c].idle, counts[c].explained,
+        printf("%-7s %-16s %4u mutations, %4u noticed, by %lu seeds at most and %u against notes, %u idle, "
+               "%u explained, %u open\n", argv[2], change_names[c], counts[c].tried, counts[c].caught,
+               (unsigned long)counts[c].most, counts[c].against, counts[c].idle, counts[c].explained,
                counts[c].tried - counts[c].caught - counts[c].idle - counts[c].explained);
     }
     return caught > 0 ? 0 : 1;

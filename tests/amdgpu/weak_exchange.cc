@@ -31,7 +31,7 @@ namespace {
 
 enum { PACKETS = 3, EPOCHS = 3, SENDER = 0, RECEIVER = 1, RECORD = 64, BESIDE = 64 };
 enum { MOST_BYTES = WEAK_LAYOUT_BYTES, WHOLE_BYTES = 3200 }; /* of a packet; of one that lies in one piece */
-const uint64_t PATIENCE = 400000, STEPS = 5 * PATIENCE, TICK_NS = 10, BRIEF_PATIENCE = 8000;
+const uint64_t PATIENCE = 600000, STEPS = 8 * PATIENCE, TICK_NS = 10, BRIEF_PATIENCE = 8000;
 
 enum route_t { SLOTS, STRAIGHT, DAMAGED, ABSENT, STARVED, ROUTES };
 

@@ -11,7 +11,7 @@ extern "C" {
 
 namespace {
 
-enum { MOST_ELEMENTS = 512 };
+enum : unsigned { MOST_ELEMENTS = 512, FEW_PARTS = 3, MANY_PARTS = 5 };
 
 uint64_t draw(amdgpu_machine_t *machine, uint64_t below)
 {
@@ -103,16 +103,20 @@ void put_pieces(amdgpu_machine_t *machine, unsigned owner, bool aligned, const w
 
 } // namespace
 
+/* Few parts, each of some length; or so many that several waves fetch their descriptions, or none does. */
 weak_stream_t weak_stream_choose(amdgpu_machine_t *machine)
 {
     const unsigned bytes[] = {1, 2, 4, 8, 16, 24};
     weak_stream_t stream = {};
     stream.aligned = draw(machine, 2);
-    stream.nparts = 1 + (unsigned)draw(machine, WEAK_LAYOUT_PARTS);
+    const bool many = draw(machine, 2);
+    const unsigned share = many ? MANY_PARTS + (unsigned)draw(machine, WEAK_LAYOUT_PARTS - MANY_PARTS + 1) : FEW_PARTS;
+    stream.nparts = many ? share : 1 + (unsigned)draw(machine, FEW_PARTS);
+    const unsigned most_elements = MOST_ELEMENTS * FEW_PARTS / share;
     for (unsigned p = 0; p < stream.nparts; p++) {
         stream.element_bytes[p] = bytes[draw(machine, 6)];
-        const unsigned most = (WEAK_LAYOUT_BYTES / WEAK_LAYOUT_PARTS - 16) / stream.element_bytes[p];
-        stream.count[p] = 1 + (unsigned)draw(machine, most < MOST_ELEMENTS ? most : unsigned{MOST_ELEMENTS});
+        const unsigned most = (WEAK_LAYOUT_BYTES / share - 16) / stream.element_bytes[p];
+        stream.count[p] = 1 + (unsigned)draw(machine, most < most_elements ? most : most_elements);
     }
     return stream;
 }

@@ -9,7 +9,7 @@
 #include "amdgpu/amdgpu_weak.h"
 #include "kernels/kernel_args.h"
 
-enum { WEAK_LAYOUT_BYTES = 3600, WEAK_LAYOUT_PARTS = 3 }; /* of a stream, at most */
+enum { WEAK_LAYOUT_BYTES = 3600, WEAK_LAYOUT_PARTS = 10 }; /* of a stream, at most */
 
 /* What both ends of a packet have in common. */
 typedef struct weak_stream {

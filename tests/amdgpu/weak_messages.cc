@@ -32,7 +32,7 @@ uint64_t sv_digest_finish(uint64_t key, uint64_t sum);
 namespace {
 
 enum { JOBS = 2, ROUNDS = 3, MOST_BYTES = 1600, SENDER = 0, READER = 1, RECORD = 64, JUNK = 0x5a, LAUNCHES = 2 * JOBS };
-const uint64_t PATIENCE = 400000, STEPS = 5 * PATIENCE, TICK_NS = 10, BRIEF_PATIENCE = 8000;
+const uint64_t PATIENCE = 600000, STEPS = 8 * PATIENCE, TICK_NS = 10, BRIEF_PATIENCE = 8000;
 
 enum way_t { IN_SLOT, BY_HOST, PUT, LENT, COPIED, WAYS };
 enum fate_t { SOUND, DAMAGED, ABSENT, FATES };

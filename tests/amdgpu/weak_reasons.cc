@@ -158,6 +158,7 @@ struct role_t {
     {AMDGPU_WRITE_BACK, "replay", "blocks out",
      "the count says that numbers are read; what was stored is written back by the kernel's end"},
     {AMDGPU_WRITE_BACK, "coll", "taken", "a block that finds the record taken reads nothing of it"},
+    {AMDGPU_INVALIDATE, "coll", "stop", "the word promises nothing: who sees it gives up, and reads nothing of others"},
 };
 
 /* Of looks, which without a bit may see what L1 has kept. */
@@ -212,6 +213,9 @@ const char *find_wait_role(const amdgpu_wait_note_t &note, const char *kernel)
     if (strstr(kernel, "coll_small") && note.late == AMDGPU_DID_LOOK &&
         !(note.then & ~(AMDGPU_DID_LOOK | AMDGPU_DID_INVALIDATE)))
         return "the invalidation after it is for credit or an end, after which nothing is loaded that these promise";
+    if (strstr(kernel, "coll") && note.late == AMDGPU_DID_LOOK && note.fence[0] && !note.fence[1] &&
+        !(note.then & ~(AMDGPU_DID_LOOK | AMDGPU_DID_INVALIDATE)) && has_words("stop", note.fence[0]->notes.word))
+        return "the invalidation after it is for the word that ends waits, which promises nothing";
     if (note.late == AMDGPU_DID_LOOK && !note.fence[1] && find_early(note.fence[0], kernel))
         return find_early(note.fence[0], kernel);
     if (ends_epoch(note.fence[0], kernel) && !note.fence[1] && !(note.late & ~AMDGPU_DID_WORD))
