@@ -371,8 +371,10 @@ static void leave_neighbours(void *arg)
     if (comm->arena)
         comm->arena_ops->end(comm->arena, SELVAGE_ERR_STATE);
     disconnect_messages(comm, timeout_s);
-    if (sv_agree(comm, "selvage_comm_destroy", 0, SELVAGE_SUCCESS, &no_arena, timeout_s) != SELVAGE_SUCCESS)
+    if (sv_agree(comm, "selvage_comm_destroy", 0, SELVAGE_SUCCESS, &no_arena, timeout_s) != SELVAGE_SUCCESS) {
+        sv_wire_fault_inner(comm->wire)->failed = true; /* words of it may come, which nobody receives */
         return;
+    }
     if (!no_arena) { /* device memory is freed once no peer has it mapped */
         uint64_t unused = 0;
         selvage_status_t status = comm->arena ? comm->arena_ops->unmap(comm->arena) : SELVAGE_SUCCESS;

@@ -10,6 +10,7 @@
 #include "interpose/drop_fragment.h"
 #include "interpose/drop_invite.h"
 #include "interpose/drop_notice.h"
+#include "interpose/drop_raise.h"
 #include "interpose/drop_route.h"
 #include "interpose/drop_strip.h"
 
@@ -559,7 +560,7 @@ bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status
     if (state->unstages && *code == MPI_SUCCESS)
         sv_drop_unstage_call(call, status);
     if (arrived && *code != MPI_SUCCESS)
-        PMPI_Comm_call_errhandler(state->comm, *code);
+        (void)sv_drop_raise(state->comm, *code);
     return arrived;
 }
 

@@ -12,6 +12,7 @@
 #include "interpose/drop_pairs.h"
 #include "interpose/drop_persistent.h"
 #include "interpose/drop_plan.h"
+#include "interpose/drop_raise.h"
 #include "interpose/drop_reduce.h"
 #include "interpose/drop_split.h"
 
@@ -102,12 +103,10 @@ static int sv_drop_coll_refuse(sv_drop_call_t *call, const MPI_Comm *comm, const
 {
     sv_drop_call_end(call);
     if (win)
-        PMPI_Win_call_errhandler(*win, MPI_ERR_BUFFER);
-    else if (file)
-        PMPI_File_call_errhandler(*file, MPI_ERR_BUFFER);
-    else
-        PMPI_Comm_call_errhandler(comm ? *comm : MPI_COMM_WORLD, MPI_ERR_BUFFER);
-    return MPI_ERR_BUFFER;
+        return sv_drop_raise_win(*win, MPI_ERR_BUFFER);
+    if (file)
+        return sv_drop_raise_file(*file, MPI_ERR_BUFFER);
+    return sv_drop_raise(comm ? *comm : MPI_COMM_WORLD, MPI_ERR_BUFFER);
 }
 
 static int sv_drop_coll_end(sv_drop_call_t *call, int code)

@@ -14,6 +14,7 @@
 #include "interpose/drop_agree.h"
 #include "interpose/drop_collcomm.h"
 #include "interpose/drop_number.h"
+#include "interpose/drop_raise.h"
 #include "interpose/drop_scratch.h"
 
 #include <selvage/collective.h>
@@ -53,8 +54,7 @@ static bool finish_fastcoll(selvage_coll_t *coll, MPI_Comm comm, const char *cal
     if (status != SELVAGE_SUCCESS) {
         atomic_store_explicit(&has_failed, true, memory_order_relaxed);
         sv_drop_warn("%s failed on the fast route, and later calls are staged: %s", call, selvage_error_detail());
-        *code = MPI_ERR_OTHER;
-        PMPI_Comm_call_errhandler(comm, *code);
+        *code = sv_drop_raise(comm, MPI_ERR_OTHER);
         return true;
     }
     sv_drop_count_all(call, "fast", (int64_t)bytes);

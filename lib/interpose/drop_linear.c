@@ -20,6 +20,7 @@
 #include "interpose/drop_linear.h"
 #include "interpose/drop_agree.h"
 #include "interpose/drop_plan.h"
+#include "interpose/drop_raise.h"
 #include "interpose/drop_route.h"
 
 #include <limits.h>
@@ -261,7 +262,7 @@ static bool make_exchange(exchange_t *x, bool is_long, int *code)
     *code = exchange_blocks(x);
     if (*code != MPI_SUCCESS) {
         sv_drop_warn("%s failed on the fast route", x->name);
-        PMPI_Comm_call_errhandler(x->comm, *code);
+        (void)sv_drop_raise(x->comm, *code);
         return true;
     }
     /* What this rank gives: a block that all get counts once. */

@@ -32,6 +32,7 @@
 #include "interpose/drop_joint.h"
 #include "interpose/drop_persistent.h"
 #include "interpose/drop_plan.h"
+#include "interpose/drop_raise.h"
 #include "interpose/drop_route.h"
 
 #include <limits.h>
@@ -425,8 +426,7 @@ static bool begin_pairs(const sv_drop_pairs_t *call, sv_drop_kind_t kind, MPI_Re
         return false;
     *code = MPI_SUCCESS;
     if (refused) {
-        PMPI_Comm_call_errhandler(call->comm, MPI_ERR_BUFFER);
-        *code = MPI_ERR_BUFFER;
+        *code = sv_drop_raise(call->comm, MPI_ERR_BUFFER);
         return true;
     }
     int64_t before[2];

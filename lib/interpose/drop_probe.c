@@ -9,6 +9,7 @@
  * Any thread; the lock of requests guards the list, which owns what was taken until it is received.
  */
 #include "interpose/drop_probe.h"
+#include "interpose/drop_raise.h"
 
 #include <stdlib.h>
 
@@ -303,8 +304,7 @@ bool sv_drop_given_refuses(const sv_drop_op_t *op, int *code_out)
 {
     if (op->instead == MPI_REQUEST_NULL)
         return false;
-    *code_out = MPI_ERR_REQUEST;
-    PMPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_REQUEST);
+    *code_out = sv_drop_raise(MPI_COMM_WORLD, MPI_ERR_REQUEST);
     return true;
 }
 

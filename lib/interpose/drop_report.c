@@ -106,8 +106,12 @@ void sv_drop_count_all(const char *call, const char *route, int64_t bytes)
         count_bytes(call, route, TO_ALL, bytes, 0);
 }
 
-static void print_rows(const row_t *rows, int n)
+/* Rows of one rank, below the head of the table if they are the first ones. */
+static void print_rows(const row_t *rows, int n, int printed_before)
 {
+    if (n > 0 && printed_before == 0)
+        fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-30s %-9s %12s %14s %9s\n", "from", "to",
+                "call", "route", "messages", "bytes", "GB/s");
     for (int i = 0; i < n; i++) {
         char rate[32] = "-", to[16] = "all";
         if (rows[i].to != TO_ALL)
@@ -138,13 +142,10 @@ void sv_drop_report(void)
     PMPI_Comm_split(MPI_COMM_WORLD, 0, 0, &comm); /* not the program's messages, nor its attributes */
     PMPI_Type_contiguous((int)sizeof(row_t), MPI_BYTE, &row);
     PMPI_Type_commit(&row);
-    if (prints)
-        fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-30s %-9s %12s %14s %9s\n", "from", "to",
-                "call", "route", "messages", "bytes", "GB/s");
     if (!prints)
         PMPI_Send(table.rows, n, row, 0, TAG, comm);
     else
-        print_rows(table.rows, n);
+        print_rows(table.rows, n, 0);
     for (int i = 1; prints && i < size; i++) {
         int count = 0;
         MPI_Status status;
@@ -154,7 +155,7 @@ void sv_drop_report(void)
         if (!rows)
             sv_drop_fatal("no memory", "for the report");
         PMPI_Recv(rows, count, row, i, TAG, comm, MPI_STATUS_IGNORE);
-        print_rows(rows, count);
+        print_rows(rows, count, rows_of_all);
         rows_of_all += count;
         free(rows);
     }

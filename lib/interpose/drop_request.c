@@ -17,6 +17,7 @@
 #endif
 #include "interpose/drop_joint.h"
 #include "interpose/drop_order.h"
+#include "interpose/drop_raise.h"
 #include "interpose/drop_persistent.h"
 #include "interpose/drop_probe.h"
 #include "interpose/drop_table.h"
@@ -318,12 +319,11 @@ static bool op_ended(sv_drop_op_t *op, int mine, bool *waits_out)
         code = PMPI_Test(&op->inner, &done, &op->status);
         arrived = done || code != MPI_SUCCESS;
         *waits_out = !arrived;
-        if (arrived)
-            op->inner = MPI_REQUEST_NULL;
+        op->inner = arrived ? MPI_REQUEST_NULL : op->inner;
         if (code != MPI_SUCCESS) {
             op->error = sv_drop_heed(code); /* the program may have freed the request */
             if (op->fast.renames) /* MPI's own call was on a communicator that is not the program's */
-                PMPI_Comm_call_errhandler(op->fast.comm, code);
+                (void)sv_drop_raise(op->fast.comm, code);
         } else if (done) {
             sv_drop_fragments_cancel(&op->fast, &op->status);
             op->unread = held && !sv_drop_fast_needs_no_memory(&op->fast, &op->call, &op->status);
@@ -371,7 +371,7 @@ static void call_error_handler(sv_drop_op_t *op)
     if (op->fast.error == MPI_SUCCESS || op->reported)
         return;
     op->reported = true;
-    PMPI_Comm_call_errhandler(op->fast.comm, op->fast.error);
+    (void)sv_drop_raise(op->fast.comm, op->fast.error);
 }
 
 /* Moves an operation that has ended from the list to the chain of those, which is one user more, and begins to copy

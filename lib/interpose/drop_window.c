@@ -16,6 +16,7 @@
  * lock of requests guards the lists, which own their windows and calls.
  */
 #include "interpose/drop.h"
+#include "interpose/drop_raise.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -346,8 +347,7 @@ SV_DROP_EXPORT int MPI_Win_attach(MPI_Win win, void *base, MPI_Aint size)
     if (size <= 0 || sv_drop_is_host(base))
         return PMPI_Win_attach(win, base, size);
     sv_drop_warn("MPI_Win_attach: device memory at %p cannot be attached to a window: use MPI_Win_create", base);
-    PMPI_Win_call_errhandler(win, MPI_ERR_RMA_ATTACH);
-    return MPI_ERR_RMA_ATTACH;
+    return sv_drop_raise_win(win, MPI_ERR_RMA_ATTACH);
 }
 
 /* The device's last stores are pushed before MPI's own call, in which all ranks meet. The last updates of other ranks

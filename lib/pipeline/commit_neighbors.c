@@ -29,6 +29,7 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "comm/comm_control.h"
+#include "pipeline/neighbor_table.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
 
@@ -38,48 +39,6 @@ enum { REPEATS_MAX = 10, REPEATS_AT_END = 6 };
 
 /* How long a rank that fails waits for those that may have mapped its memory to let go. */
 static const double LEAVE_TIMEOUT_S = 2.0;
-
-/* A rank that has announced a commit, or was named in one: what it has announced last, and the turns here. */
-typedef struct neighbor {
-    sv_list_t link;
-    int rank;
-    bool pending;              /* no commit here has taken it */
-    uint64_t number, turn;     /* of its commit */
-    uint64_t bytes;            /* of its descriptors */
-    selvage_status_t left;     /* the error with which it left that commit, or SUCCESS */
-    uint64_t turns_here;       /* commits of this rank that name it */
-} neighbor_t;
-
-static neighbor_t *find_neighbor(const selvage_comm_t *comm, int rank)
-{
-    for (const sv_list_t *it = comm->exchanges->neighbors.next; it != &comm->exchanges->neighbors; it = it->next) {
-        neighbor_t *neighbor = SV_CONTAINER_OF(it, neighbor_t, link);
-        if (neighbor->rank == rank)
-            return neighbor;
-    }
-    return NULL;
-}
-
-static selvage_status_t make_neighbor(selvage_comm_t *comm, int rank, neighbor_t **neighbor_out)
-{
-    *neighbor_out = find_neighbor(comm, rank);
-    if (*neighbor_out)
-        return SELVAGE_SUCCESS;
-    SV_TRY(sv_calloc(1, sizeof **neighbor_out, neighbor_out));
-    (*neighbor_out)->rank = rank;
-    sv_list_append(&comm->exchanges->neighbors, &(*neighbor_out)->link);
-    return SELVAGE_SUCCESS;
-}
-
-void sv_neighbors_forget(selvage_comm_t *comm)
-{
-    sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &comm->exchanges->neighbors)
-    {
-        sv_list_remove(it);
-        sv_free(SV_CONTAINER_OF(it, neighbor_t, link));
-    }
-}
 
 /* --- what comes --------------------------------------------------------------------------------------------------- */
 
@@ -106,16 +65,18 @@ static bool still_holds(const sv_peer_t *peer, unsigned stage)
     return peer->talk.said[stage] && (!peer->talk.said[SV_STAGE_LEFT] || stage == SV_STAGE_LEFT);
 }
 
-/* The peer of an exchange that knows it by that number; number 0 says that any will do. */
+/* The peer of an exchange that knows it by that number; number 0 says that any will do. Of several the last commit. */
 static sv_peer_t *find_talking(selvage_comm_t *comm, int source, uint64_t theirs, uint64_t ours,
                                selvage_exchange_t **x_out)
 {
-    for (sv_list_t *it = comm->exchanges->all.next; it != &comm->exchanges->all; it = it->next) {
-        selvage_exchange_t *x = SV_CONTAINER_OF(it, selvage_exchange_t, link);
-        sv_peer_t *peer = x->neighbors && (!ours || x->number == ours) ? sv_exchange_peer(x, source) : NULL;
-        if (!peer || (theirs && peer->number != theirs))
+    const sv_neighbor_t *neighbor = sv_neighbor_find(&comm->exchanges->neighbors, source);
+    if (!neighbor)
+        return NULL;
+    for (const sv_list_t *it = neighbor->pairs.next; it != &neighbor->pairs; it = it->next) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, pair_link);
+        if ((ours && peer->x->number != ours) || (theirs && peer->number != theirs))
             continue;
-        *x_out = x;
+        *x_out = peer->x;
         return peer;
     }
     return NULL;
@@ -150,10 +111,10 @@ static sv_peer_t *find_leaving(selvage_comm_t *comm, int source, uint64_t theirs
 
 /* Of a commit that this rank has not taken up. The last one counts: a rank that begins another has ended the one
    before. */
-static selvage_status_t keep_announced(selvage_comm_t *comm, int source, const neighbor_t *said)
+static selvage_status_t keep_announced(selvage_comm_t *comm, int source, const sv_neighbor_t *said)
 {
-    neighbor_t *neighbor;
-    SV_TRY(make_neighbor(comm, source, &neighbor));
+    sv_neighbor_t *neighbor;
+    SV_TRY(sv_neighbor_make(&comm->exchanges->neighbors, source, &neighbor));
     const bool is_end = said->number == neighbor->number && neighbor->pending && said->left != SELVAGE_SUCCESS;
     if (said->number <= neighbor->number && !is_end)
         return SELVAGE_SUCCESS; /* said again */
@@ -179,7 +140,7 @@ selvage_status_t sv_neighbors_take_handshake(selvage_comm_t *comm, int source, c
         else
             note_lost(x, peer, SELVAGE_ERR_PEER);
     }
-    return keep_announced(comm, source, &(neighbor_t){.number = number, .turn = turn, .bytes = message->word[2]});
+    return keep_announced(comm, source, &(sv_neighbor_t){.number = number, .turn = turn, .bytes = message->word[2]});
 }
 
 selvage_status_t sv_neighbors_take_word(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
@@ -197,8 +158,8 @@ selvage_status_t sv_neighbors_take_word(selvage_comm_t *comm, int source, const 
     sv_peer_t *peer = leaves ? find_leaving(comm, source, theirs, ours, &x)
                              : find_talking(comm, source, theirs, ours, &x);
     if (!peer)
-        return leaves ? keep_announced(comm, source, &(neighbor_t){.number = theirs, .turn = message->word[5],
-                                                                   .left = left})
+        return leaves ? keep_announced(comm, source, &(sv_neighbor_t){.number = theirs, .turn = message->word[5],
+                                                                      .left = left})
                       : SELVAGE_SUCCESS;
     /* If this rank leaves, too, its own word has gone, which has met the peer there: the turn counts on both. */
     if (left == SELVAGE_ERR_TIMEOUT && !ours && !peer->setup_received && !peer->talk.said[SV_STAGE_LEFT] &&
@@ -268,13 +229,13 @@ static sv_wire_control_t announce_to_neighbor(const selvage_exchange_t *x, const
 /* The number of the last commit with a rank that this one has completed, of those not destroyed; 0: none. */
 static uint64_t last_completed(const selvage_comm_t *comm, int rank)
 {
-    uint64_t number = 0;
-    for (const sv_list_t *it = comm->exchanges->all.next; it != &comm->exchanges->all; it = it->next) {
-        const selvage_exchange_t *x = SV_CONTAINER_OF(it, selvage_exchange_t, link);
-        if (x->neighbors && x->committed && x->number > number && sv_exchange_peer(x, rank))
-            number = x->number;
+    const sv_neighbor_t *neighbor = sv_neighbor_find(&comm->exchanges->neighbors, rank);
+    for (const sv_list_t *it = neighbor ? neighbor->pairs.next : NULL; it && it != &neighbor->pairs; it = it->next) {
+        const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, pair_link);
+        if (peer->x->committed)
+            return peer->x->number;
     }
-    return number;
+    return 0;
 }
 
 selvage_status_t sv_neighbors_say(selvage_exchange_t *x, sv_peer_t *peer, sv_neighbor_stage_t stage)
@@ -369,7 +330,7 @@ static void await_stage_acks(selvage_exchange_t *x, sv_neighbor_stage_t stage)
 /* Takes up what a peer has announced, and sends it what was announced to it. */
 static selvage_status_t meet_peer(selvage_exchange_t *x, sv_peer_t *peer, bool *through_out)
 {
-    neighbor_t *neighbor = peer->number ? NULL : find_neighbor(x->comm, peer->rank);
+    sv_neighbor_t *neighbor = peer->number ? NULL : sv_neighbor_find(&x->comm->exchanges->neighbors, peer->rank);
     *through_out = false;
     if (neighbor && neighbor->turn > peer->talk.turn) { /* it has failed in this one, and word of that is overtaken */
         note_lost(x, peer, SELVAGE_ERR_PEER);
@@ -392,9 +353,10 @@ static selvage_status_t meet_peer(selvage_exchange_t *x, sv_peer_t *peer, bool *
 selvage_status_t sv_neighbors_begin_turns(selvage_exchange_t *x)
 {
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
-        neighbor_t *neighbor;
+        sv_neighbor_t *neighbor;
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        SV_TRY(make_neighbor(x->comm, peer->rank, &neighbor));
+        SV_TRY(sv_neighbor_make(&x->comm->exchanges->neighbors, peer->rank, &neighbor));
+        sv_neighbor_add_pair(neighbor, peer);
         peer->talk.turn = neighbor->turns_here + 1;
     }
     return SELVAGE_SUCCESS;
@@ -404,7 +366,7 @@ void sv_neighbors_end_turns(selvage_exchange_t *x, selvage_status_t status)
 {
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        neighbor_t *neighbor = find_neighbor(x->comm, peer->rank);
+        sv_neighbor_t *neighbor = sv_neighbor_find(&x->comm->exchanges->neighbors, peer->rank);
         const bool in_vain = status == SELVAGE_ERR_TIMEOUT && peer->number == 0;
         if (neighbor && !in_vain)
             neighbor->turns_here = peer->talk.turn;

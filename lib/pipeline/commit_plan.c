@@ -40,6 +40,8 @@ selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool unmatched,
     sv_peer_t *peer = sv_exchange_peer(x, rank);
     if (!peer) {
         SV_TRY(sv_calloc(1, sizeof *peer, &peer));
+        peer->x = x;
+        sv_list_init(&peer->pair_link);
         peer->rank = rank;
         peer->unmatched = unmatched;
         peer->on_node = sv_topology_node_index(&x->comm->topology, rank) >= 0;

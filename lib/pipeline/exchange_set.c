@@ -22,7 +22,7 @@ static selvage_status_t create_exchange_set(selvage_comm_t *comm)
     sv_list_init(&set->active);
     sv_list_init(&set->fallbacks);
     sv_list_init(&set->pending_handshakes);
-    sv_list_init(&set->neighbors);
+    sv_neighbor_table_init(&set->neighbors);
     comm->exchanges = set;
     return SELVAGE_SUCCESS;
 }
@@ -38,7 +38,7 @@ static void destroy_exchange_set(selvage_comm_t *comm)
         sv_free(SV_CONTAINER_OF(it, sv_pending_handshake_t, link));
     }
     sv_fallback_forget(comm);
-    sv_neighbors_forget(comm);
+    sv_neighbor_table_fini(&comm->exchanges->neighbors);
     sv_free(comm->exchanges);
     comm->exchanges = NULL;
 }
@@ -82,17 +82,19 @@ static bool is_exchange_set_idle(const selvage_comm_t *comm)
 /* --- control messages --------------------------------------------------------------------------------------------- */
 
 /* Neighbours have numbers of their own for what only they commit, so the same may mean another one to another rank. */
-static bool is_meant(const selvage_exchange_t *x, int source, uint64_t id)
-{
-    const sv_peer_t *peer = x->neighbors ? sv_exchange_peer(x, source) : NULL;
-    return x->neighbors ? peer && peer->exchange_id == id : x->id == id;
-}
-
 static selvage_exchange_t *find_exchange(selvage_comm_t *comm, int source, uint64_t id)
 {
-    for (sv_list_t *it = comm->exchanges->all.next; it != &comm->exchanges->all; it = it->next) {
+    sv_exchange_set_t *set = comm->exchanges;
+    const bool is_neighbors = (id - comm->nonce) & SV_NEIGHBOR_NUMBER;
+    const sv_neighbor_t *neighbor = is_neighbors ? sv_neighbor_find(&set->neighbors, source) : NULL;
+    for (const sv_list_t *it = neighbor ? neighbor->pairs.next : NULL; it && it != &neighbor->pairs; it = it->next) {
+        const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, pair_link);
+        if (peer->exchange_id == id)
+            return peer->x;
+    }
+    for (sv_list_t *it = set->all.next; it != &set->all && !is_neighbors; it = it->next) {
         selvage_exchange_t *x = SV_CONTAINER_OF(it, selvage_exchange_t, link);
-        if (is_meant(x, source, id))
+        if (!x->neighbors && x->id == id)
             return x;
     }
     return NULL;

@@ -7,6 +7,7 @@
 #define SV_PIPELINE_EXCHANGE_SET_H
 
 #include "comm/comm.h"
+#include "pipeline/neighbor_table.h"
 
 enum { SV_EXCHANGE_TAGS = 1 << 16 };
 
@@ -22,7 +23,7 @@ typedef struct sv_exchange_set {
     sv_list_t active;              /* those in an epoch, which a poll advances */
     sv_list_t fallbacks;           /* ranks of the node whose memory cannot be mapped; see commit_fallback.c */
     sv_list_t pending_handshakes;
-    sv_list_t neighbors;           /* ranks that have announced commits of neighbours; see commit_neighbors.c */
+    sv_neighbor_table_t neighbors; /* ranks that commit by neighbours with this one; see commit_neighbors.c */
     uint64_t creates, commits;     /* exchanges created so far; number of the last commit */
     uint64_t neighbor_creates, neighbor_commits; /* the same of those that neighbours commit alone; of this rank */
     selvage_exchange_t *committing; /* whose commit is under way, or NULL */

@@ -150,7 +150,6 @@ const sv_peer_t *sv_neighbors_lost(const selvage_exchange_t *x);
 selvage_status_t sv_neighbors_take_handshake(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
 selvage_status_t sv_neighbors_take_word(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
 void sv_neighbors_take_ack(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
-void sv_neighbors_forget(selvage_comm_t *comm);
 
 /* Turns a packet whose route does not work into a staged one; before commit allocates. */
 void sv_commit_stage_instead(sv_packet_t *p);

@@ -230,6 +230,7 @@ static void free_resources(selvage_exchange_t *x)
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (peer->segment_open && !device_busy)
             sv_shared_close(&peer->segment);
+        sv_list_remove(&peer->pair_link);
         sv_list_remove(it);
         sv_free(peer);
     }

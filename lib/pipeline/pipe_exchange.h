@@ -250,6 +250,8 @@ typedef struct sv_neighbor_talk {
 /* A rank that this exchange talks to. */
 typedef struct sv_peer {
     sv_list_t link;
+    struct selvage_exchange *x;
+    sv_list_t pair_link;           /* of an exchange that neighbours commit; see neighbor_table.h */
     int rank;
     bool on_node;
     bool unmatched;                /* it talks to us, we do not know why */

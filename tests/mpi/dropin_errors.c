@@ -10,16 +10,18 @@
 #include <string.h>
 
 #include "fixtures/check.h"
+#include "fixtures/mpi_habits.h"
 #include "dropin_unmodified.h"
 
 enum { ROOM = 1 << 20, LONG = 100 * 1000, NUMBERS = 40 * 1000, NOBODY = 99 };
 
-static int handled; /* calls of handlers */
+static int handled, handled_code; /* calls of handlers, and what the last one was told */
 
 static void count_error(MPI_Comm *comm, int *code, ...)
 {
-    (void)comm, (void)code;
+    (void)comm;
     handled++;
+    handled_code = *code;
 }
 
 static void print_error(const char *memory, const char *call, int code)
@@ -197,6 +199,11 @@ void run_errors(void)
     const bool has_dropin = getenv("SELVAGE_JOB") != NULL;
     MPI_Errhandler handler;
     MPI_Comm copy;
+    if (!mpi_returns_what_it_handled()) { /* nor does the drop-in learn that a call was refused */
+        if (the.rank == 0)
+            printf("skipped: this MPI returns success after a handler of the program's was called\n");
+        return;
+    }
     MPI_Comm_create_errhandler(count_error, &handler);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, handler);
@@ -263,7 +270,7 @@ static void receive_one(int how, char *in, int sent, int room, MPI_Datatype type
     int class = MPI_SUCCESS, count = -1, good = 0;
     handled = 0;
     const int code = receive_short(how, in, room / size, type, &status);
-    MPI_Error_class(code, &class);
+    MPI_Error_class(handled > 0 && !mpi_returns_what_it_handled() ? handled_code : code, &class);
     if (class != (sent > room ? MPI_ERR_TRUNCATE : MPI_SUCCESS))
         printf("rank %d: way %d, %d bytes sent, room for %d\n", the.rank, how, sent, room);
     CHECK_EQ(class, sent > room ? MPI_ERR_TRUNCATE : MPI_SUCCESS);
@@ -307,6 +314,8 @@ void run_short(void)
     for (int i = 0; i < 5 * 4 * HOWS * 4; i++) {
         const int room = rooms[i % 5], sent = sends[i / 5 % 4], how = i / 20 % HOWS, memory = i / 20 / HOWS;
         char *in = memory & 1 ? the.in : host;
+        if (room == 0 && !mpi_sees_no_room())
+            continue;
         if (the.rank == 0)
             MPI_Send(out, sent, MPI_BYTE, 1, 6, MPI_COMM_WORLD);
         else if (the.rank == 1)

@@ -55,6 +55,7 @@ MAKES(TYPES, PMPI_Type_create_struct,
 MAKES(ERRHANDLERS, PMPI_Comm_create_errhandler, (MPI_Comm_errhandler_function *function, MPI_Errhandler *out), function,
       out)
 MAKES(OPS, PMPI_Op_create, (MPI_User_function *function, int commutes, MPI_Op *out), function, commutes, out)
+MAKES(ERRHANDLERS, PMPI_Comm_get_errhandler, (MPI_Comm comm, MPI_Errhandler *out), comm, out)
 FREES(COMM_KEYVALS, PMPI_Comm_free_keyval, int)
 FREES(TYPE_KEYVALS, PMPI_Type_free_keyval, int)
 FREES(COMMS, PMPI_Comm_free, MPI_Comm)
@@ -82,7 +83,8 @@ int PMPI_Type_get_contents(MPI_Datatype type, int nints, int naddresses, int nty
 static void check_ledger(void)
 {
     for (int i = 0; i < KINDS; i++) {
-#ifdef MPICH_VERSION /* which makes types in other ways, too, that are not counted here */
+        /* MPICH makes types in other ways, too, that are not counted here; and so may what runs by the ABI of MPI 5. */
+#if defined(MPICH_VERSION) || defined(MPI_ABI_VERSION)
         if (i == TYPES && made[i] < freed[i])
             continue;
 #endif

@@ -574,6 +574,8 @@ int main(int argc, char **argv)
         run_borders();
     else if (strcmp(what, "order") == 0)
         code = run_order();
+    else if (strcmp(what, "truncated") == 0 && mpi_leaves_out_refusals(dropin.rank))
+        ;
     else if (strcmp(what, "truncated") == 0)
         run_truncated();
     else if (strcmp(what, "kept") == 0)

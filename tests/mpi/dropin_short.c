@@ -7,16 +7,27 @@
 #include <string.h>
 
 #include "fixtures/check.h"
+#include "fixtures/mpi_habits.h"
 #include "dropin_unmodified.h"
 
 enum { SENT_MOST = 1 << 18, OTHERS = 8, OTHER_MOST = 30000, SHORT_TAG = 50, WAYS = 7 };
 
-static int handled; /* calls of the error handler */
+static int handled, handled_code; /* calls of the error handler, and what the last one was told */
 
 static void count_error(MPI_Comm *comm, int *code, ...)
 {
-    (void)comm, (void)code;
+    (void)comm;
     handled++;
+    handled_code = *code;
+}
+
+static int class_of_receive(int code, const MPI_Status *status)
+{
+    int class = MPI_SUCCESS;
+    MPI_Error_class(handled > 0 && !mpi_returns_what_it_handled() ? handled_code : code, &class);
+    if (class == MPI_ERR_IN_STATUS)
+        MPI_Error_class(status->MPI_ERROR, &class);
+    return class;
 }
 
 static int bytes_of_other(int i)
@@ -107,13 +118,13 @@ static void pass_long(const pass_t *pass, MPI_Request *send)
     const int wanted = is_long ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
     const int span = has_gaps ? pass->room / 2 * 3 : pass->room, run = has_gaps ? pass->sent > 0 : pass->sent;
     MPI_Status status;
-    int class = MPI_SUCCESS, count = -1;
+    int count = -1;
     fill_device(pass->in, 0xee, SENT_MOST);
     MPI_Barrier(MPI_COMM_WORLD);
     handled = 0;
     MPI_Isend(pass->out, pass->sent, MPI_BYTE, the.right, SHORT_TAG, MPI_COMM_WORLD, send);
     const int code = receive_by(pass->way, pass->in, pass->room / pass->each, pass->type, &status);
-    MPI_Error_class(code, &class);
+    const int class = class_of_receive(code, &status);
     if (class != wanted)
         printf("rank %d: way %d, %d bytes sent, room for %d\n", the.rank, pass->way, pass->sent, pass->room);
     CHECK_EQ(class, wanted);
@@ -171,6 +182,8 @@ void run_among(void)
             const int room = pass.room = rooms[i / 5];
             const int sends[] = {room > 0 ? room - 1 : 0, room, room + 1, room + 2, SENT_MOST};
             pass.sent = sends[i % 5];
+            if (room == 0 && pass.sent > 0 && !mpi_sees_no_room())
+                continue;
             for (int kind = 0; kind < (room % 8 == 0 ? 4 : 2); kind++) {
                 /* In ./check the first pass has every second one, and the others the rest: either each way and kind. */
                 if (check_part(3) < 3 && ((size_t)pass.way + i + (size_t)kind) % 2 == check_brief())

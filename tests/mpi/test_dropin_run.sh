@@ -86,7 +86,8 @@ row 40K '^ +0 +1 +MPI_Isend +staged ' SELVAGE_GPU_SHARED=on
 # A report with nothing in it says why.
 env SELVAGE_REPORT=1 MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 \
     "$top_builddir/tools/selvage-bench-mpi" --benchmarks latency --ways host --min 8 --max 8 --iterations 4 \
-    --repetitions 1 --nccl no >"$dir/out" 2>&1 && grep -q '^selvage-mpi: no call had device memory$' "$dir/out" ||
+    --repetitions 1 --nccl no >"$dir/out" 2>&1 && grep -q '^selvage-mpi: no call had device memory$' "$dir/out" &&
+    ! grep -q 'messages of device memory' "$dir/out" ||
     { cat "$dir/out"; echo "FAIL: a report of no device memory does not say so"; failed=1; }
 # alone BENCHMARK BYTES ROUTE [VARIABLE=VALUE...]: messages one by one take this route; where that is staging, no other
 alone() {

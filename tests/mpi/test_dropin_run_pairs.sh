@@ -16,7 +16,7 @@ fast=yes
 takes() {
     local mode=$1 least=$2 call made
     shift 2
-    [ "$fast" = yes ] && [ "$mode" != off ] || return
+    [ "$fast" = yes ] && [ "$mode" != off ] && ! is_left_out || return
     for call; do
         made=$(sed -nE "s/^ +0 +all +MPIX?_$call +fast +([0-9]+) .*/\\1/p" "$dir/out")
         [ "${made:-0}" -ge "$least" ] ||

@@ -5,7 +5,7 @@
  * initialised for threads. Run by tests/mpi/test_wire_mpi.sh.
  */
 #include "base/base_fault.h"
-#include "fixtures/mpi_errors.h"
+#include "fixtures/mpi_habits.h"
 #include "fixtures/wire_cases.h"
 #include "wire/wire_group.h"
 #include "wire/wire_mpi.h"
@@ -193,6 +193,7 @@ int main(int argc, char **argv)
     int multiple = argc > 1 && strcmp(argv[1], "multiple") == 0, level;
     quietly(test_before_init);
     MPI_Init_thread(&argc, &argv, multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+    wire_returns_errors = mpi_errors_return();
     quietly(test_refusals);
     quietly(test_one_decision);
     /* MPICH asks this handler about errors that a test finds; a program that wants to live on has to set it. */

@@ -371,6 +371,20 @@ static void check_allocations(sv_device_t *dev)
         SV_DEVICE_CALL(dev, free, piece[slot]);
     CHECK_EQ(wrong, 0);
     CHECK_EQ(sv_memory_live(), before);
+    /* What was freed is found again, before what lies behind it, alone or joined with what was freed beside it. */
+    void *three[3], *again = NULL;
+    for (int i = 0; i < 3; i++)
+        CHECK_STATUS(SV_DEVICE_CALL(dev, malloc, 1000, &three[i]), SELVAGE_SUCCESS);
+    for (int joined = 0; joined < 2; joined++) {
+        SV_DEVICE_CALL(dev, free, three[1]);
+        if (joined)
+            SV_DEVICE_CALL(dev, free, three[0]);
+        CHECK_STATUS(SV_DEVICE_CALL(dev, malloc, joined ? 2000 : 1000, &again), SELVAGE_SUCCESS);
+        CHECK(again == three[joined ? 0 : 1]);
+    }
+    SV_DEVICE_CALL(dev, free, again);
+    SV_DEVICE_CALL(dev, free, three[2]);
+    CHECK_EQ(sv_memory_live(), before);
     void *nothing = NULL, *wanted = NULL;
     CHECK_STATUS(SV_DEVICE_CALL(dev, malloc, 0, &nothing), SELVAGE_SUCCESS);
     CHECK(nothing != NULL);

@@ -32,7 +32,7 @@ void bench_mpi_options_usage(FILE *stream)
           "  --corrupt BENCHMARK  change a byte of what arrives, to see it found\n"
           "  --json FILE --csv FILE\n"
           "  --records            rows of CSV on standard output alone, for --rival\n"
-          "  --help, --version\n",
+          "  --help --version\n",
           stream);
 }
 

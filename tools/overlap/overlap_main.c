@@ -53,7 +53,7 @@ static void usage(FILE *stream)
           "  --routes R    one of peer, shared, staged (the default) or what else there is\n"
           "  --packets P   packets each way (default 8)\n"
           "  --sizes B     of a packet, one size (default 4M)\n"
-          "  --repetitions R  of which the median counts (default 5)\n"
+          "  --repetitions N  of which the median counts (default 5)\n"
           "  --json FILE   write the figures as JSON; - is standard output instead of the table\n"
           "  --judge       exit with 1 if a ratio misses its target\n"
           "  --help --version\n",

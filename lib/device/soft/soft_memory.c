@@ -35,6 +35,7 @@ typedef struct slab {
     sv_list_t link;
     sv_mapping_t mapping;
     piece_t *pieces;  /* owned; without gaps */
+    piece_t *search;  /* where a search for a free piece begins: all before it are used; NULL: all are */
     unsigned used;
     bool small;       /* shared by small pieces */
 } slab_t;
@@ -62,6 +63,7 @@ static selvage_status_t slab_create(size_t bytes, bool small, slab_t **slab_out)
     SV_TRY_GOTO(status, sv_calloc(1, sizeof *slab->pieces, &slab->pieces), fail);
     SV_TRY_GOTO(status, sv_mapping_create(bytes, &slab->mapping), fail);
     slab->pieces->bytes = slab->mapping.bytes;
+    slab->search = slab->pieces;
     slab->small = small;
     sv_list_append(&table.slabs, &slab->link);
     *slab_out = slab;
@@ -124,7 +126,7 @@ static selvage_status_t find_free_piece(size_t bytes, slab_t **slab_out, piece_t
         slab_t *slab = SV_CONTAINER_OF(it, slab_t, link);
         if (!small || !slab->small)
             continue;
-        for (piece_t *piece = slab->pieces; piece; piece = piece->next) {
+        for (piece_t *piece = slab->search; piece; piece = piece->next) {
             if (!piece->used && piece->bytes >= bytes) {
                 *slab_out = slab;
                 *piece_out = piece;
@@ -163,6 +165,8 @@ selvage_status_t soft_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
         piece->used = true;
         piece->id = ++table.ids;
         slab->used++;
+        while (slab->search && slab->search->used)
+            slab->search = slab->search->next;
         *ptr_out = (char *)slab->mapping.base + piece->offset;
     }
     pthread_mutex_unlock(&table.lock);
@@ -182,8 +186,12 @@ void soft_free(sv_device_t *dev, void *ptr)
     bool is_start = piece && piece->offset == offset;
     if (is_start) {
         piece->used = false;
+        if (before && !before->used)
+            piece = before;
+        if (!slab->search || slab->search->offset > piece->offset)
+            slab->search = piece; /* which stays, whatever is joined with it */
         piece_join(piece);
-        piece_join(before);
+        piece_join(piece);
         if (--slab->used == 0)
             slab_destroy(slab);
     }
