@@ -200,7 +200,8 @@ selvage_status_t selvage_exchange_add_graph(selvage_exchange_t *ex, MPI_Comm gra
  *
  * With params.scope SELVAGE_SCOPE_NEIGHBORS it is collective among neighbours instead: this rank, and those to or from
  * which it declares packets, each of which declares some for or from this one. No other rank is called or waited for,
- * and time and memory grow with the neighbours only. A rank without packets to others commits alone.
+ * and memory grows with the neighbours only, and time with them and the exchanges that this rank has with each of them.
+ * A rank without packets to others commits alone.
  * - Any two ranks commit what they share in the same order, and no ranks wait for each other around a ring.
  * - The deadline counts from the call, and again at each step; progress of other exchanges does not prolong it.
  * - A rank that a neighbour waits for in vain (it did not come, or does not name the neighbour) is named there, with

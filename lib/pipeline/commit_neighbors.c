@@ -352,14 +352,19 @@ static selvage_status_t meet_peer(selvage_exchange_t *x, sv_peer_t *peer, bool *
 
 selvage_status_t sv_neighbors_begin_turns(selvage_exchange_t *x)
 {
+    selvage_status_t first = SELVAGE_SUCCESS;
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_neighbor_t *neighbor;
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        SV_TRY(sv_neighbor_make(&x->comm->exchanges->neighbors, peer->rank, &neighbor));
-        sv_neighbor_add_pair(neighbor, peer);
-        peer->talk.turn = neighbor->turns_here + 1;
+        const selvage_status_t status = sv_neighbor_make(&x->comm->exchanges->neighbors, peer->rank, &neighbor);
+        if (status == SELVAGE_SUCCESS) { /* the others are told of a failure, and their answers are looked for */
+            sv_neighbor_add_pair(neighbor, peer);
+            peer->talk.turn = neighbor->turns_here + 1;
+        } else if (first == SELVAGE_SUCCESS) {
+            first = status;
+        }
     }
-    return SELVAGE_SUCCESS;
+    return first;
 }
 
 void sv_neighbors_end_turns(selvage_exchange_t *x, selvage_status_t status)
