@@ -58,21 +58,6 @@ typedef struct sv_hip_prepared {
     bool ready;
     hipGraphExec_t exec;
 } sv_hip_prepared_t;
-static inline bool sv_hip_can_prepare(void)
-{
-    return false;
-}
-static inline bool sv_hip_stream_number(hipStream_t stream, uint64_t *number_out)
-{
-    (void)stream, (void)number_out;
-    return false;
-}
-static inline hipError_t sv_hip_make_prepared(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
-                                              unsigned nthreads, void **params, hipStream_t stream)
-{
-    (void)graph, (void)function, (void)nblocks, (void)nthreads, (void)params, (void)stream;
-    return hipErrorUnknown;
-}
 static inline hipError_t sv_hip_set_prepared(sv_hip_prepared_t *graph, hipFunction_t function, unsigned nblocks,
                                              unsigned nthreads, void **params)
 {
@@ -290,6 +275,7 @@ static inline void sv_hip_destroy_prepared(sv_hip_prepared_t *graph)
     graph->ready = false;
 }
 #if CUDA_VERSION >= 12040
+#define SV_HIP_PREPARES
 /* Measured with CUDA 13. Older drivers take longer to launch a graph. */
 static inline bool sv_hip_can_prepare(void)
 {
@@ -330,7 +316,15 @@ static inline hipError_t sv_hip_make_prepared(sv_hip_prepared_t *graph, hipFunct
     (void)sv_hip_exchange_capture_mode(before);
     return sv_hip_from_driver(result);
 }
-#else
+#endif
+static inline hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t ptr)
+{
+    return sv_hip_from_driver(cuMemGetAddressRange(base, bytes, ptr));
+}
+
+#endif
+
+#ifndef SV_HIP_PREPARES /* another runtime, or one that does not number its streams */
 static inline bool sv_hip_can_prepare(void)
 {
     return false;
@@ -347,10 +341,5 @@ static inline hipError_t sv_hip_make_prepared(sv_hip_prepared_t *graph, hipFunct
     return hipErrorUnknown;
 }
 #endif
-static inline hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t ptr)
-{
-    return sv_hip_from_driver(cuMemGetAddressRange(base, bytes, ptr));
-}
 
-#endif
 #endif
